@@ -1,0 +1,42 @@
+"""Every error that fedsift raises on purpose.
+
+    FedsiftError
+    ├── InputError          what the user gave is wrong: a file, a key, a shape (exit code 2)
+    │   ├── ConfigError     a key of the configuration
+    │   ├── DataError       a dataset, a label, a sample
+    │   └── WireError       bytes that are not a fedsift payload
+    └── RunError            the run itself failed (exit code 1)
+        └── TooFewClients   fewer answers than `min_clients`
+
+Each message is one sentence: what is wrong, where, what to do.
+"""
+
+from __future__ import annotations
+
+
+class FedsiftError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class InputError(FedsiftError, ValueError):
+    """What the user gave is wrong."""
+
+
+class ConfigError(InputError):
+    """A key of the configuration is unknown, of the wrong type or out of range."""
+
+
+class DataError(InputError):
+    """A dataset, a label or a sample is not usable."""
+
+
+class WireError(InputError):
+    """Bytes are truncated, oversized or not a fedsift payload."""
+
+
+class RunError(FedsiftError, RuntimeError):
+    """A run failed although its input was fine."""
+
+
+class TooFewClients(RunError):  # noqa: N818 - reads as a fact, like StopIteration
+    """Fewer clients answered than the run demands."""
