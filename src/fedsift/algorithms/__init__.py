@@ -1,0 +1,16 @@
+"""The methods: one round each, written against ``federation.ask``."""
+
+from fedsift.algorithms.comm_fedbio import CommFedBiO, OuterStep
+from fedsift.algorithms.fedavg import FedAvg, LocalSteps
+from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
+
+__all__ = [
+    "Algorithm",
+    "CommFedBiO",
+    "FedAvg",
+    "LocalSteps",
+    "OuterStep",
+    "RoundInfo",
+    "Server",
+    "ServerState",
+]

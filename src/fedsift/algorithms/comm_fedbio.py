@@ -1,0 +1,109 @@
+"""Algorithm 1, Comm-FedBiO: local steps, hypergradient, outer step.
+
+    y_k+1 = FedAvg round from (x_k, y_k)                                   lines 3-10
+    v     ≈ (∇²_yy G(x_k, y_k+1))⁻¹ ∇_y F(x_k, y_k+1)                      line 11 or 12
+    x_k+1 = P(x_k − η (∇_x F − ∇²_xy G(x_k, y_k+1) v))                     line 13
+
+If x is private (sample weights), client m does its own part of line 13 and sends nothing of it; F
+then must not depend on x. If x is shared, clients send ∇²_xy g_m v and the server steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, train_round
+from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.errors import ConfigError
+from fedsift.hypergradient import Estimate, Estimator, Point
+from fedsift.messages import Action, Cohort, Federation, Request, Scalar
+from fedsift.problem import outer_gradients
+
+OUTER_RULES = ("scale-free", "gradient")
+
+
+@dataclass(frozen=True)
+class OuterStep:
+    """How x moves along the hypergradient.
+
+    ``gradient``: x − η ∇h, as the paper writes it. ``scale-free``: x − η ∇h / rms(∇h). For sample
+    weights ∇h has a factor 1/N, so that η = 0.1 would need thousands of rounds; dividing by the
+    root mean square makes η the typical change of a weight in one round, whatever N, v and the
+    loss are.
+    """
+
+    lr: float = 0.1
+    rule: str = "scale-free"
+
+    def __post_init__(self) -> None:
+        if self.rule not in OUTER_RULES:
+            raise ConfigError(f"outer rule '{self.rule}' is unknown; use one of {OUTER_RULES}")
+
+    def change(self, hypergradient: Tensor) -> Tensor:
+        """Return what to subtract from x."""
+        if self.rule == "gradient":
+            return self.lr * hypergradient
+        rms = hypergradient.square().mean().sqrt()
+        return self.lr * hypergradient / rms if rms > 0 else torch.zeros_like(hypergradient)
+
+    def scalars(self) -> dict[str, Scalar]:
+        """Return the settings as part of a request."""
+        return {"outer_lr": self.lr, "outer_rule": self.rule}
+
+
+@dataclass(frozen=True)
+class CommFedBiO:
+    """Algorithm 1 with any estimator of the hypergradient."""
+
+    estimator: Estimator
+    local: LocalSteps = LocalSteps()
+    outer: OuterStep = OuterStep()
+
+    def round(
+        self, federation: Federation, server: Server, state: ServerState, k: int
+    ) -> tuple[RoundInfo, ServerState]:
+        """Do round k."""
+        # Step 1: local steps from y_k, averaged.
+        cohort = draw_cohort(federation, server, k)
+        answers, y = train_round(cohort, state, self.local, k)
+
+        # Step 2: the server's own gradient of F at y_k+1.
+        x = state.x if state.x is not None else y.new_zeros(0)
+        gx, gy = outer_gradients(server.problem, x, y, server.validation)
+
+        # Step 3: v, with the help of the cohort.
+        point = Point(y, gy, k, state.x)
+        estimate, solver = self.estimator.estimate(cohort, point, state.solver)
+
+        # Step 4: the outer step, at the clients if x is theirs.
+        if estimate.usable:
+            x_next = self._outer_step(cohort, server, point, estimate, gx)
+        else:
+            x_next = state.x
+        metrics = {
+            "train_loss": answers.mean_scalar("loss"),
+            "residual": estimate.residual,
+            "v_norm": float(estimate.v.norm()),
+            "solver_step_scale": solver.step_scale,
+        }
+        events = answers.events + estimate.events
+        return RoundInfo(metrics, events), ServerState(y, x_next, solver)
+
+    def _outer_step(
+        self, cohort: Cohort, server: Server, point: Point, estimate: Estimate, gx: Tensor
+    ) -> Tensor | None:
+        total = sum(cohort.federation.sizes.values())
+        scalars = {
+            **estimate.direction_scalars,
+            **self.outer.scalars(),
+            "total_samples": total,
+        }
+        request = Request(Action.OUTER, point.round, estimate.direction_arrays, scalars)
+        answers = cohort.ask(request)
+        if point.x is None:
+            return None
+        hypergradient = gx - answers.mean("cross")
+        return server.problem.project(point.x - self.outer.change(hypergradient))

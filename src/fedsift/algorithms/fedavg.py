@@ -1,0 +1,103 @@
+"""FedAvg: local steps from y_k, then the N_m-weighted mean (lines 3-10 of Algorithm 1).
+
+    y^m_t+1 = y^m_t − γ ∇_y g_m(x_k, y^m_t; batch)            at client m, t = 1..T
+    y_k+1   = y_k + Σ_m (N_m / Σ N) (y^m_T − y_k)             at the server
+
+`oracle` is FedAvg on clients that hold only their correctly labelled samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.errors import RunError
+from fedsift.messages import Action, Answers, Cohort, Federation, Request, Scalar, sample_cohort
+from fedsift.problem import Problem
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """T steps of SGD with step γ on batches of ``batch_size`` samples (0: all)."""
+
+    steps: int = 5
+    lr: float = 0.1
+    batch_size: int = 64
+
+    def scalars(self) -> dict[str, Scalar]:
+        """Return the settings as part of a request."""
+        return {"steps": self.steps, "lr": self.lr, "batch_size": self.batch_size}
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """Algorithm 1 without its outer step."""
+
+    local: LocalSteps = LocalSteps()
+
+    def round(
+        self, federation: Federation, server: Server, state: ServerState, k: int
+    ) -> tuple[RoundInfo, ServerState]:
+        """Do round k."""
+        cohort = draw_cohort(federation, server, k)
+        answers, y = train_round(cohort, state, self.local, k)
+        info = RoundInfo({"train_loss": answers.mean_scalar("loss")}, answers.events)
+        return info, ServerState(y, state.x, state.solver)
+
+
+def draw_cohort(federation: Federation, server: Server, k: int) -> Cohort:
+    """Draw the clients of round k."""
+    return sample_cohort(federation, server.cohort, server.min_clients, server.seed, k, "cohort")
+
+
+def train_round(
+    cohort: Cohort, state: ServerState, local: LocalSteps, k: int
+) -> tuple[Answers, Tensor]:
+    """Send y_k, let the cohort train, return its answers and y_k+1."""
+    arrays = {"y": state.y} if state.x is None else {"y": state.y, "x": state.x}
+    answers = cohort.ask(Request(Action.TRAIN, k, arrays, local.scalars()))
+    y = state.y + answers.mean("update")
+    if not bool(torch.isfinite(y).all()):
+        raise RunError(
+            f"the model is no longer finite after round {k}; lower inner_lr (now {local.lr:g})"
+        )
+    return answers, y
+
+
+def local_sgd(
+    problem: Problem,
+    x: Tensor,
+    y: Tensor,
+    batch: Any,
+    local: LocalSteps,
+    generator: torch.Generator,
+) -> tuple[Tensor, float]:
+    """Return y^m_T and the mean loss over the T steps."""
+    y = y.clone()
+    losses = []
+    for positions in _minibatches(len(batch), local, generator):
+        part = batch if positions is None else batch.take(positions)
+        y.requires_grad_(True)
+        loss = problem.inner_loss(x, y, part)
+        (gradient,) = torch.autograd.grad(loss, y)
+        y = y.detach().sub_(gradient, alpha=local.lr)
+        losses.append(loss.detach())
+    return y, float(torch.stack(losses).mean()) if losses else 0.0
+
+
+def _minibatches(
+    n: int, local: LocalSteps, generator: torch.Generator
+) -> list[Tensor] | list[None]:
+    """Return T batches: passes over a shuffled order, reshuffled when it runs out."""
+    if local.batch_size <= 0 or local.batch_size >= n:
+        return [None] * local.steps
+    per_pass = n // local.batch_size
+    batches: list[Tensor] = []
+    while len(batches) < local.steps:
+        order = torch.randperm(n, generator=generator)[: per_pass * local.batch_size]
+        batches += torch.split(order, local.batch_size)
+    return batches[: local.steps]

@@ -1,0 +1,51 @@
+"""What the server holds, what a round leaves behind, and what an algorithm is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from fedsift.hypergradient import SolverState
+from fedsift.messages import Federation
+from fedsift.problem import Problem
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server's fixed part: the problem, its clean validation set, how it draws clients."""
+
+    problem: Problem
+    validation: Any
+    cohort: int = 0
+    min_clients: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """The server's changing part: y, x where it is shared, and the solver's v and error."""
+
+    y: Tensor
+    x: Tensor | None = None
+    solver: SolverState = SolverState()
+
+
+@dataclass(frozen=True)
+class RoundInfo:
+    """What can be said of a round: numbers for the log, sentences for a person."""
+
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    events: tuple[str, ...] = ()
+
+
+class Algorithm(Protocol):
+    """One round of a method."""
+
+    def round(
+        self, federation: Federation, server: Server, state: ServerState, k: int
+    ) -> tuple[RoundInfo, ServerState]:
+        """Do round k."""
+        ...

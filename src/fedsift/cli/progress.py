@@ -1,0 +1,77 @@
+"""The progress bar of a run: loss, accuracy, F1, bytes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from fedsift.experiment.run import Observer
+
+console = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def progress(name: str, rounds: int) -> Iterator[Observer]:
+    """Show a bar on stderr; where stderr is not a terminal, a plain line now and then."""
+    if not console.is_terminal:
+        yield _plain(name, rounds)
+        return
+    bar = Progress(
+        TextColumn("{task.description}", style="bold"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(),
+        console=console,
+    )
+    with bar:
+        task = bar.add_task(f"{name:12}", total=rounds, figures="")
+        seen = _Figures()
+
+        def observe(record: dict[str, Any]) -> None:
+            bar.update(task, completed=record["round"], figures=seen.text(record))
+            for event in record["events"]:
+                bar.console.print(f"round {record['round']}: {event}", style="yellow")
+
+        yield observe
+
+
+def _plain(name: str, rounds: int) -> Observer:
+    seen, every = _Figures(), max(1, rounds // 5)
+
+    def observe(record: dict[str, Any]) -> None:
+        text = seen.text(record)
+        for event in record["events"]:
+            print(f"{name} round {record['round']}: {event}", file=sys.stderr)
+        if record["round"] % every == 0 or record["round"] == rounds:
+            print(f"{name} {record['round']}/{rounds} {text}", file=sys.stderr, flush=True)
+
+    return observe
+
+
+class _Figures:
+    """The latest figures of a run; some come only every few rounds."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, float] = {}
+        self._bytes = 0
+
+    def text(self, record: dict[str, Any]) -> str:
+        keys = {"train_loss": "loss", "test_accuracy": "accuracy", "f1": "F1"}
+        for key in keys:
+            if record.get(key) is not None:
+                self._latest[key] = record[key]
+        self._bytes += record["bytes_up"] + record["bytes_down"]
+        shown = [f"{keys[k]} {v:.3f}" for k, v in self._latest.items()]
+        return "  ".join([*shown, f"{self._bytes / 1e6:.1f} MB"])

@@ -1,0 +1,36 @@
+"""``fedsift report``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fedsift.report import write_report
+
+EXAMPLES = """\
+examples:
+  fedsift report runs/mnist-iter-sketch-0
+  fedsift report runs/mnist-* --out mnist.html
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    text = "figures and tables from run folders, as one HTML file"
+    parser = commands.add_parser(
+        "report",
+        help=text,
+        description=text.capitalize() + ".",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument("--out", type=Path, default=Path("report.html"), help="the file to write")
+    parser.set_defaults(handler=handle)
+
+
+def handle(options: argparse.Namespace) -> int:
+    """Write the report."""
+    print(write_report(options.runs, options.out))
+    return 0

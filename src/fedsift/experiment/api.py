@@ -1,0 +1,199 @@
+"""The Python interface: ``simulate`` a federation, ``fit`` a method, ``solve`` any problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from fedsift.algorithms import CommFedBiO, LocalSteps, OuterStep, RoundInfo, Server, ServerState
+from fedsift.audit import label_issues
+from fedsift.data import ClientData, FederatedData
+from fedsift.errors import ConfigError, DataError
+from fedsift.experiment.config import KEYS, from_mapping
+from fedsift.experiment.loop import rounds as run_rounds
+from fedsift.experiment.metrics import predict
+from fedsift.experiment.setup import Setup, from_data
+from fedsift.hypergradient import Estimator
+from fedsift.messages import Federation
+from fedsift.problem import Problem
+
+_FIT_TABLES = {"model", "federation", "inner", "outer", "solver"}
+FIT_KEYS = tuple(n for n, s in KEYS.items() if s.metadata["table"] in _FIT_TABLES and n != "model")
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """A model and the data of every client, in this process."""
+
+    model: nn.Module
+    data: FederatedData
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What ``fit`` returns: the trained model, a row per round, the weights."""
+
+    model: nn.Module
+    history: pd.DataFrame
+    setup: Setup
+    state: ServerState
+
+    def weights(self, client: int) -> Tensor:
+        """Return the learned weights of a client's samples."""
+        self._check(client)
+        return self.setup.weights(client)
+
+    def label_issues(self, client: int) -> pd.DataFrame:
+        """Return a client's samples, the most suspicious label first."""
+        weights = self.weights(client)
+        data = self.setup.data.clients[client]
+        probabilities = predict(self.setup.model, self.state.y, data.inputs).cpu()
+        return label_issues(data.labels, weights, probabilities)
+
+    def _check(self, client: int) -> None:
+        count = len(self.setup.data.clients)
+        if not 0 <= client < count:
+            raise DataError(f"there is no client {client}; clients are 0 to {count - 1}")
+        if not self.setup.learns_weights:
+            raise DataError(
+                f"{self.setup.config.method} learns no weights; fit with iter-sketch, iter-topk "
+                "or non-iter"
+            )
+
+
+def simulate(
+    model: nn.Module,
+    clients: Sequence[tuple[Any, Any]],
+    validation: tuple[Any, Any],
+    test: tuple[Any, Any] | None = None,
+    true_labels: Sequence[Any] | None = None,
+) -> Simulation:
+    """Put clients into this process.
+
+    ``clients`` and ``validation`` are pairs (inputs, labels) of tensors or arrays; the validation
+    labels must be clean. Without a ``test`` pair the history shows the accuracy on validation data.
+    ``true_labels``, one array per client, is for experiments on simulated noise.
+    """
+    if not len(clients):
+        raise DataError("there is no client; give at least one pair (inputs, labels)")
+    dtype = next((p.dtype for p in model.parameters()), torch.float32)
+    held = _pair(validation, dtype, "The validation set")
+    pairs = [_pair(pair, dtype, f"Client {m}") for m, pair in enumerate(clients)]
+    truths = [None] * len(pairs) if true_labels is None else [_labels(t) for t in true_labels]
+    if len(truths) != len(pairs):
+        raise DataError(f"true_labels has {len(truths)} arrays for {len(pairs)} clients")
+    members = [
+        ClientData(x, y, t, torch.arange(len(y))) for (x, y), t in zip(pairs, truths, strict=True)
+    ]
+    classes = _classes(model, held[0])
+    names = tuple(str(c) for c in range(classes))
+    tested = held if test is None else _pair(test, dtype, "The test set")
+    return Simulation(model, FederatedData("own data", members, held, tested, names))
+
+
+def fit(
+    federation: Simulation,
+    method: str = "iter-sketch",
+    rounds: int = 60,
+    seed: int = 0,
+    device: str = "auto",
+    observe: Callable[[dict[str, Any]], None] | None = None,
+    **settings: Any,
+) -> Result:
+    """Train with a method; ``settings`` are keys of the configuration, such as ``rate=50``.
+
+    ``observe`` is called with the record of every round, for a progress bar or a log.
+    """
+    if unknown := [name for name in settings if name not in FIT_KEYS]:
+        raise ConfigError(f"fit has no setting '{unknown[0]}'; it takes {', '.join(FIT_KEYS)}")
+    run = {"method": method, "rounds": rounds, "seed": seed, "device": device}
+    setup = from_data(from_mapping({**run, **settings}, "fit"), federation.data, federation.model)
+    state, records = setup.initial_state(), []
+    for done in run_rounds(setup, state, 0):
+        state = done.state
+        records.append(done.record)
+        if observe is not None:
+            observe(done.record)
+    model = setup.model.to_module(state.y).cpu()
+    return Result(model, pd.DataFrame(records), setup, state)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What ``solve`` returns; ``x`` is None where it is private to the clients."""
+
+    x: Tensor | None
+    y: Tensor
+    v: Tensor | None
+    history: pd.DataFrame
+
+
+def solve(
+    problem: Problem,
+    federation: Federation,
+    *,
+    estimator: Estimator,
+    validation: Any,
+    y: Tensor,
+    x: Tensor | None = None,
+    rounds: int = 100,
+    local: LocalSteps = LocalSteps(),
+    outer: OuterStep = OuterStep(rule="gradient"),
+    cohort: int = 0,
+    min_clients: int = 1,
+    seed: int = 0,
+    observe: Callable[[RoundInfo, ServerState], None] | None = None,
+) -> Solution:
+    """Run Algorithm 1 on any bilevel problem.
+
+    ``federation`` holds the clients' batches (``LocalFederation.of(problem, batches)``);
+    ``validation`` is what ``outer_loss`` gets as its batch; ``y`` and ``x`` are where to start, x
+    only where it is shared.
+    """
+    if (x is None) != problem.x_is_private:
+        raise ConfigError("solve needs a start x where x is shared, and none where it is private")
+    server = Server(problem, validation, cohort, min_clients, seed)
+    algorithm = CommFedBiO(estimator, local, outer)
+    state, records = ServerState(y, x), []
+    for k in range(rounds):
+        info, state = algorithm.round(federation, server, state, k)
+        records.append({"round": k + 1, **info.metrics, "events": list(info.events)})
+        if observe is not None:
+            observe(info, state)
+    return Solution(state.x, state.y, state.solver.v, pd.DataFrame(records))
+
+
+def _pair(pair: tuple[Any, Any], dtype: torch.dtype, where: str) -> tuple[Tensor, Tensor]:
+    try:
+        inputs, labels = pair
+    except (TypeError, ValueError):
+        raise DataError(f"{where} must be a pair (inputs, labels)") from None
+    inputs = torch.as_tensor(inputs)
+    return inputs.to(dtype) if inputs.is_floating_point() else inputs, _labels(labels)
+
+
+def _labels(labels: Any) -> Tensor:
+    tensor = torch.as_tensor(labels)
+    integer = not tensor.is_floating_point() and tensor.dtype != torch.bool
+    return tensor.long() if integer else tensor
+
+
+@torch.no_grad()
+def _classes(model: nn.Module, inputs: Tensor) -> int:
+    """Return the number of logits that the model gives for one input."""
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    try:
+        out = model(inputs[:1].to(device))
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise DataError(
+            f"the model cannot take the validation inputs of shape {list(inputs.shape)} "
+            f"({str(error).splitlines()[0]}); check the inputs' shape and type"
+        ) from None
+    if not isinstance(out, Tensor) or out.ndim != 2:
+        raise DataError("the model must return logits of shape [samples, classes]")
+    return int(out.shape[1])

@@ -1,0 +1,217 @@
+"""A run's configuration: every key with its default, its meaning and what it may be.
+
+Keys are unique, so ``--set rate=50`` needs no table; in ``config.toml`` they stand in tables for
+the reader. ``Config.resolve`` replaces what depends on the dataset by its value, and the resolved
+configuration is what a run folder keeps.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedsift.data.defaults import DEFAULTS, lookup
+from fedsift.errors import ConfigError
+from fedsift.experiment.methods import METHODS
+from fedsift.models import MODELS
+
+AUTO = "auto"
+
+
+def _key(
+    default: Any,
+    table: str,
+    text: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    open_low: bool = False,
+) -> Any:
+    rule = {"table": table, "text": text, "choices": choices}
+    return field(default=default, metadata={**rule, "low": low, "high": high, "open": open_low})
+
+
+@dataclass(frozen=True)
+class Config:
+    """All keys of a run. A value of 0 or ``auto`` means: as the text says."""
+
+    method: str = _key("iter-sketch", "run", "how to train", choices=tuple(METHODS))
+    rounds: int = _key(60, "run", "rounds K", low=1)
+    seed: int = _key(0, "run", "seed of everything random", low=0)
+    device: str = _key(AUTO, "run", "cpu, cuda, cuda:0 ...; auto: cuda where there is one")
+    eval_every: int = _key(1, "run", "rounds between evaluations on the test set", low=1)
+    checkpoint_every: int = _key(10, "run", "rounds between checkpoints", low=1)
+
+    dataset: str = _key("digits", "data", "which data", choices=tuple(DEFAULTS))
+    split: str = _key(
+        "iid", "data", "iid: one noise rate; non-iid: one per client", choices=("iid", "non-iid")
+    )
+    partition: str = _key(
+        AUTO,
+        "data",
+        "who gets which samples; auto: the dataset's own",
+        choices=(AUTO, "iid", "dirichlet", "shards", "writer"),
+    )
+    clients: int = _key(0, "data", "number of clients M; 0: the dataset's own", low=0)
+    samples_per_client: int = _key(0, "data", "samples a client; 0: the dataset's own", low=0)
+    validation_size: int = _key(0, "data", "clean samples at the server; 0: as above", low=0)
+    test_size: int = _key(0, "data", "test samples; 0: as above", low=0)
+    noise: str = _key(
+        "symmetric", "data", "how labels are made wrong", choices=("symmetric", "pair", "none")
+    )
+    rho: float | tuple[float, float] = _key(
+        -1.0, "data", "noise rate, or [low, high] per client; -1: the paper's for the split"
+    )
+    alpha: float = _key(0.5, "data", "Dirichlet concentration", low=0, open_low=True)
+    shards_per_client: int = _key(2, "data", "shards a client", low=1)
+
+    model: str = _key(AUTO, "model", "network; auto: the dataset's own", choices=(AUTO, *MODELS))
+    l2: float = _key(1e-3, "model", "coefficient of ½‖y‖² in the inner loss", low=0)
+
+    cohort: int = _key(0, "federation", "clients drawn per round S; 0: all", low=0)
+    min_clients: int = _key(1, "federation", "stop below this many answers", low=1)
+
+    local_steps: int = _key(5, "inner", "local steps T", low=1)
+    inner_lr: float = _key(0.1, "inner", "inner step γ", low=0, open_low=True)
+    batch_size: int = _key(64, "inner", "samples a local step; 0: all", low=0)
+
+    outer_lr: float = _key(0.1, "outer", "outer step η", low=0, open_low=True)
+    outer_rule: str = _key(
+        "scale-free", "outer", "step along ∇h or ∇h/rms(∇h)", choices=("scale-free", "gradient")
+    )
+    initial_weight: float = _key(1.0, "outer", "weight to start from", low=0, high=1)
+
+    rate: float = _key(20.0, "solver", "compression: d / numbers sent", low=1)
+    iterations: int = _key(1, "solver", "solver iterations I a round", low=1)
+    solver_lr: float = _key(0.1, "solver", "solver step α", low=0, open_low=True)
+    schedule: str = _key(
+        "constant", "solver", "α or 8/(μ(i + a)), averaged", choices=("constant", "theorem")
+    )
+    mu: float = _key(1e-3, "solver", "μ of the theorem's schedule", low=0, open_low=True)
+    shift: float = _key(1e4, "solver", "a of the theorem's schedule", low=1)
+    warm_start: bool = _key(True, "solver", "keep v and its error between rounds")
+    resample: bool = _key(False, "solver", "draw new clients at every solver iteration")
+    curvature: str = _key(
+        "gauss-newton", "solver", "matrix of the system", choices=("gauss-newton", "hessian")
+    )
+    damping: float = _key(0.0, "solver", "added to its diagonal", low=0)
+    curvature_batch: int = _key(0, "solver", "samples a client uses for it; 0: all", low=0)
+    sketch_rows: int = _key(5, "solver", "rows of the count-sketch", low=1)
+    heavy: int = _key(0, "solver", "heavy hitters recovered; 0: columns // 16", low=0)
+    r1: int = _key(0, "solver", "columns of the sketched system; 0: from the rate", low=0)
+    r2: int = _key(0, "solver", "its rows; 0: 2 r1", low=0)
+    fresh_seeds: bool = _key(True, "solver", "new sketches of the system every round")
+    check_residual: bool = _key(False, "solver", "measure the residual: one dense exchange more")
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            _check(spec.name, getattr(self, spec.name), spec.type, spec.metadata)
+        rho = self.rho if isinstance(self.rho, tuple) else (self.rho, self.rho)
+        if self.rho != -1.0 and not 0 <= rho[0] <= rho[1] <= 1:
+            raise ConfigError(f"rho is {self.rho}; give a rate in [0, 1] or [low, high] within it")
+
+    def resolve(self) -> Config:
+        """Return the configuration with everything that depends on the dataset written out."""
+        row = lookup(self.dataset)
+        rho = self.rho
+        if rho == -1.0:
+            rho = 0.4 if self.split == "iid" else (0.2, 0.9)
+        return replace(
+            self,
+            partition=row.partition if self.partition == AUTO else self.partition,
+            clients=self.clients or row.clients,
+            samples_per_client=self.samples_per_client or row.samples_per_client or 0,
+            validation_size=self.validation_size or row.validation_size or 0,
+            test_size=self.test_size or row.test_size or 0,
+            rho=rho,
+            model=row.model if self.model == AUTO else self.model,
+        )
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Return the keys in their tables."""
+        out: dict[str, dict[str, Any]] = {}
+        for spec in fields(self):
+            value = getattr(self, spec.name)
+            out.setdefault(spec.metadata["table"], {})[spec.name] = (
+                list(value) if isinstance(value, tuple) else value
+            )
+        return out
+
+    def to_toml(self) -> str:
+        """Return the configuration as TOML."""
+        return tomli_w.dumps(self.tables())
+
+
+KEYS = {spec.name: spec for spec in fields(Config)}
+
+
+def from_mapping(values: Mapping[str, Any], where: str = "configuration") -> Config:
+    """Make a configuration from keys, in tables or not."""
+    flat: dict[str, Any] = {}
+    tables = {spec.metadata["table"] for spec in KEYS.values()}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            if name not in tables:
+                raise ConfigError(f"{where}: unknown table [{name}]{_hint(name, tables)}")
+            flat.update(value)
+        else:
+            flat[name] = value
+    for name, value in flat.items():
+        if name not in KEYS:
+            raise ConfigError(f"{where}: unknown key '{name}'{_hint(name, KEYS)}")
+        if isinstance(value, list):
+            flat[name] = tuple(value)
+    return Config(**flat)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {path}; give the path of a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path} cannot be read as TOML: {error}") from None
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Read ``key=value`` as it would stand in TOML; a bare word is a string."""
+    name, sign, raw = text.partition("=")
+    name, raw = name.strip().rpartition(".")[2], raw.strip()
+    if not sign or not name:
+        raise ConfigError(f"--set {text!r} is not of the form key=value")
+    try:
+        return name, tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, raw
+
+
+def _check(name: str, value: Any, kind: Any, rule: Mapping[str, Any]) -> None:
+    allowed = {"str": str, "int": int, "float": (int, float), "bool": bool}
+    wanted = allowed.get(str(kind), (int, float, tuple))
+    if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "bool"):  # type: ignore[arg-type]
+        raise ConfigError(f"{name} is {value!r}; it must be of type {kind}")
+    if rule["choices"] is not None and value not in rule["choices"]:
+        raise ConfigError(
+            f"{name} is {value!r}; it must be one of {', '.join(rule['choices'])}"
+            + _hint(str(value), rule["choices"])
+        )
+    low, high = rule["low"], rule["high"]
+    if low is not None and not (value > low if rule["open"] else value >= low):
+        raise ConfigError(
+            f"{name} is {value}; it must be {'above' if rule['open'] else 'at least'} {low}"
+        )
+    if high is not None and value > high:
+        raise ConfigError(f"{name} is {value}; it must be at most {high}")
+
+
+def _hint(name: str, known: Any) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""

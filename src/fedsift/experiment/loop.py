@@ -1,0 +1,59 @@
+"""The loop over rounds: one record a round, and the state after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fedsift.algorithms import ServerState
+from fedsift.experiment.metrics import accuracy, detection
+from fedsift.experiment.setup import Setup
+
+
+@dataclass(frozen=True)
+class Round:
+    """A line of ``rounds.jsonl`` and the state that the round left."""
+
+    record: dict[str, Any]
+    state: ServerState
+
+
+def rounds(setup: Setup, state: ServerState, first: int) -> Iterator[Round]:
+    """Run rounds ``first`` .. K-1; rounds are numbered from 0 inside and from 1 in records."""
+    config = setup.config
+    for k in range(first, config.rounds):
+        before, start = setup.federation.traffic, time.perf_counter()
+        info, state = setup.algorithm.round(setup.federation, setup.server, state, k)
+        seconds = time.perf_counter() - start
+        traffic = setup.federation.traffic - before
+        due = (k + 1) % config.eval_every == 0 or k + 1 == config.rounds
+        record: dict[str, Any] = {
+            "round": k + 1,
+            **info.metrics,
+            **(evaluate(setup, state) if due else {}),
+            "bytes_up": traffic.bytes_up,
+            "bytes_down": traffic.bytes_down,
+            "exchanges": traffic.exchanges,
+            "seconds": round(seconds, 4),
+            "events": list(info.events),
+        }
+        yield Round(record, state)
+
+
+@torch.no_grad()
+def evaluate(setup: Setup, state: ServerState) -> dict[str, float | None]:
+    """Measure the model on validation and test data, and the weights where the truth is known."""
+    validation = setup.server.validation
+    loss = setup.server.problem.outer_loss(state.y.new_zeros(0), state.y, validation)
+    measured: dict[str, float | None] = {
+        "validation_loss": float(loss),
+        "test_accuracy": accuracy(setup.model, state.y, *setup.data.test),
+    }
+    if setup.learns_weights:
+        weights = torch.cat([setup.weights(m) for m in setup.federation.sizes])
+        measured |= detection(weights, setup.wrong())
+    return measured

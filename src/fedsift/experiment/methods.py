@@ -1,0 +1,108 @@
+"""The table of methods: a name, how to build it, what it needs. A new method is one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedsift.algorithms import Algorithm, CommFedBiO, FedAvg, LocalSteps, OuterStep
+from fedsift.compress import Compressor, CountSketch, TopK, feedback_for
+from fedsift.hypergradient import (
+    Constant,
+    CurvatureSettings,
+    Estimator,
+    Iterative,
+    NonIterative,
+    Theorem,
+)
+
+if TYPE_CHECKING:
+    from fedsift.experiment.config import Config
+
+
+@dataclass(frozen=True)
+class Method:
+    """How to build an algorithm for d parameters, and what it does with labels."""
+
+    build: Callable[[Config, int], Algorithm]
+    text: str
+    learns_weights: bool = False
+    needs_truth: bool = False
+
+
+def _local(config: Config) -> LocalSteps:
+    return LocalSteps(config.local_steps, config.inner_lr, config.batch_size)
+
+
+def _fedavg(config: Config, length: int) -> Algorithm:  # noqa: ARG001
+    return FedAvg(_local(config))
+
+
+def _comm_fedbio(
+    estimator: Callable[[Config, int], Estimator],
+) -> Callable[[Config, int], Algorithm]:
+    def build(config: Config, length: int) -> Algorithm:
+        outer = OuterStep(config.outer_lr, config.outer_rule)
+        return CommFedBiO(estimator(config, length), _local(config), outer)
+
+    return build
+
+
+def _curvature(config: Config) -> CurvatureSettings:
+    return CurvatureSettings(config.curvature, config.damping, config.curvature_batch)
+
+
+def _iterative(config: Config, compressor: Compressor) -> Estimator:
+    theorem = config.schedule == "theorem"
+    return Iterative(
+        feedback_for(compressor),
+        config.iterations,
+        Theorem(config.mu, config.shift) if theorem else Constant(config.solver_lr),
+        _curvature(config),
+        warm_start=config.warm_start,
+        resample=config.resample,
+        check_residual=config.check_residual,
+        seed=config.seed,
+    )
+
+
+def _topk(config: Config, length: int) -> Estimator:
+    return _iterative(config, TopK.at_rate(length, config.rate))
+
+
+def _sketch(config: Config, length: int) -> Estimator:
+    sketch = CountSketch.at_rate(length, config.rate, config.sketch_rows, config.seed)
+    heavy = config.heavy or None
+    return _iterative(config, CountSketch(length, sketch.rows, sketch.columns, config.seed, heavy))
+
+
+def _non_iterative(config: Config, length: int) -> Estimator:
+    r1, r2 = NonIterative.rows_at_rate(length, config.rate)
+    r1 = config.r1 or r1
+    r2 = config.r2 or (2 * r1 if config.r1 else r2)
+    return NonIterative(
+        r1,
+        r2,
+        _curvature(config),
+        fresh_seeds=config.fresh_seeds,
+        check_residual=config.check_residual,
+        seed=config.seed,
+    )
+
+
+METHODS: dict[str, Method] = {
+    "fedavg": Method(_fedavg, "plain federated averaging on the labels as they are"),
+    "oracle": Method(
+        _fedavg, "federated averaging on the correctly labelled samples only", needs_truth=True
+    ),
+    "iter-topk": Method(
+        _comm_fedbio(_topk), "Comm-FedBiO, Algorithm 2 with local Top-k", learns_weights=True
+    ),
+    "iter-sketch": Method(
+        _comm_fedbio(_sketch), "Comm-FedBiO, Algorithm 2 with Count-Sketch", learns_weights=True
+    ),
+    "non-iter": Method(
+        _comm_fedbio(_non_iterative), "Comm-FedBiO, Algorithm 3", learns_weights=True
+    ),
+}

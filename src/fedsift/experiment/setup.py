@@ -1,0 +1,117 @@
+"""From a configuration to everything a run needs: data, problem, federation, algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedsift import device
+from fedsift.algorithms import Algorithm, Server, ServerState
+from fedsift.client import Site
+from fedsift.data import ClientData, FederatedData, build
+from fedsift.errors import DataError
+from fedsift.experiment.config import Config
+from fedsift.experiment.methods import METHODS
+from fedsift.federation import LocalFederation
+from fedsift.models import build_model
+from fedsift.problems import FlatModel, Reweighting, Samples
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A noisy-label run, ready to start."""
+
+    config: Config
+    data: FederatedData
+    model: FlatModel
+    federation: LocalFederation
+    server: Server
+    algorithm: Algorithm
+
+    def initial_state(self) -> ServerState:
+        """Return the server's state before round 0."""
+        return ServerState(self.model.initial())
+
+    @property
+    def learns_weights(self) -> bool:
+        """True if the method gives every sample a weight."""
+        return METHODS[self.config.method].learns_weights
+
+    def weights(self, client: int) -> Tensor:
+        """Return a client's sample weights, averaged over rounds."""
+        average = self.federation.state(client).average
+        assert average is not None
+        return average.cpu()
+
+    def wrong(self) -> Tensor | None:
+        """Return which samples are mislabelled, all clients in order; None if unknown."""
+        parts = []
+        for client in self.data.clients:
+            if client.true_labels is None:
+                return None
+            parts.append(client.labels != client.true_labels)
+        return torch.cat(parts)
+
+
+def from_config(config: Config) -> Setup:
+    """Build the run of a resolved configuration."""
+    data = build(
+        config.dataset,
+        split=config.split,
+        partition=config.partition,
+        clients=config.clients,
+        samples_per_client=config.samples_per_client or None,
+        validation_size=config.validation_size or None,
+        test_size=config.test_size or None,
+        noise=config.noise,
+        rho=config.rho,
+        alpha=config.alpha,
+        shards_per_client=config.shards_per_client,
+        seed=config.seed,
+    )
+    model = build_model(config.model, data.shape, data.classes, config.seed)
+    return from_data(config, data, model)
+
+
+def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
+    """Build a run on given data and a given model."""
+    where = device.resolve(config.device)
+    model = FlatModel(module, where)
+    problem = Reweighting(model, l2=config.l2, initial_weight=config.initial_weight)
+    method = METHODS[config.method]
+    clients = _clean_only(data.clients) if method.needs_truth else data.clients
+    sites = [
+        Site(m, problem, _samples(client.inputs, client.labels, where), config.seed)
+        for m, client in enumerate(clients)
+    ]
+    server = Server(
+        problem,
+        _samples(*data.validation, where),
+        cohort=config.cohort,
+        min_clients=config.min_clients,
+        seed=config.seed,
+    )
+    algorithm = method.build(config, model.length)
+    return Setup(config, data, model, LocalFederation(sites), server, algorithm)
+
+
+def _samples(inputs: Tensor, labels: Tensor, where: torch.device) -> Samples:
+    if inputs.ndim == 4:  # convolutions are faster on this layout
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+    return Samples.of(inputs.to(where), labels.to(where))
+
+
+def _clean_only(clients: Sequence[ClientData]) -> list[ClientData]:
+    kept = []
+    for m, client in enumerate(clients):
+        if client.true_labels is None:
+            raise DataError("the oracle needs the true labels; use it on simulated noise only")
+        good = client.labels == client.true_labels
+        if not bool(good.any()):
+            raise DataError(f"client {m} has no correctly labelled sample for the oracle")
+        part = (client.inputs[good], client.labels[good], client.true_labels[good])
+        kept.append(ClientData(*part, client.ids[good]))
+    return kept

@@ -1,0 +1,59 @@
+"""All clients in this process: one resident model, clients as views of data.
+
+Clients are answered in the order of their ids and draw their randomness from (seed, round, client,
+purpose), so results do not depend on the order in which they are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fedsift.client import Site, SiteState, answer, initial_state
+from fedsift.errors import InputError
+from fedsift.messages import ClientId, Reply, Request, Traffic
+from fedsift.problem import Problem
+
+
+class LocalFederation:
+    """Answers requests by calling ``client.answer``; counts bytes as if they had travelled."""
+
+    def __init__(self, sites: Iterable[Site]) -> None:
+        self.sites = {site.client: site for site in sorted(sites, key=lambda s: s.client)}
+        if not self.sites:
+            raise InputError("the federation has no client; give at least one")
+        self.sizes = {client: len(site.batch) for client, site in self.sites.items()}
+        self.states: dict[ClientId, SiteState] = {}
+        self._traffic = Traffic()
+
+    @property
+    def traffic(self) -> Traffic:
+        """All that was sent so far."""
+        return self._traffic
+
+    @classmethod
+    def of(cls, problem: Problem, batches: Sequence[Any], seed: int = 0) -> LocalFederation:
+        """Make a client of every batch, numbered from 0."""
+        return cls(Site(m, problem, batch, seed) for m, batch in enumerate(batches))
+
+    def state(self, client: ClientId) -> SiteState:
+        """Return a client's state: the site's own view, not the server's."""
+        if client not in self.sites:
+            raise InputError(f"there is no client {client}; there are {len(self.sites)} clients")
+        return self.states.get(client) or initial_state(self.sites[client])
+
+    def restore(self, states: Mapping[ClientId, SiteState], traffic: Traffic) -> None:
+        """Continue from the states and the traffic of a checkpoint."""
+        self.states = dict(states)
+        self._traffic = traffic
+
+    def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
+        """Ask these clients; return one reply each, in order of client id."""
+        replies = []
+        for client in sorted(clients):
+            reply, self.states[client] = answer(self.sites[client], self.state(client), request)
+            replies.append(reply)
+        down = request.num_bytes() * len(replies)
+        up = sum(reply.num_bytes() for reply in replies)
+        self._traffic += Traffic(up, down, 1)
+        return replies

@@ -1,0 +1,26 @@
+"""Estimators of the hypergradient: iterative (Alg. 2), non-iterative (Alg. 3), exact."""
+
+from fedsift.hypergradient.estimate import (
+    CurvatureSettings,
+    Estimate,
+    Estimator,
+    Point,
+    SolverState,
+)
+from fedsift.hypergradient.exact import Exact
+from fedsift.hypergradient.iterative import Constant, Guard, Iterative, Theorem
+from fedsift.hypergradient.non_iterative import NonIterative
+
+__all__ = [
+    "Constant",
+    "CurvatureSettings",
+    "Estimate",
+    "Estimator",
+    "Exact",
+    "Guard",
+    "Iterative",
+    "NonIterative",
+    "Point",
+    "SolverState",
+    "Theorem",
+]

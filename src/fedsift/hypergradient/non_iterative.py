@@ -1,0 +1,107 @@
+"""Algorithm 3: solve one sketched linear system.
+
+    ω̂ = argmin_ω ‖S_2 (∇²_yy G) S_1ᵀ ω − S_2 ∇_y F‖,     v = S_1ᵀ ω̂
+
+Clients send S_2 ∇²_yy g_m S_1ᵀ (r_2 × r_1 numbers, r_1 Hessian products each); the server sends ω̂
+back, and each client makes v and the cross product ∇²_xy g_m v itself, so neither v nor a
+d-dimensional vector travels. Seeds τ_1, τ_2 are drawn anew every round unless ``fresh_seeds`` is
+off: v is sought in the span of S_1ᵀ, and a new subspace each round averages its error out.
+
+The residual is that of the sketched system: a subspace embedding S_2 keeps norms, so it estimates
+‖Hv − ∇_y F‖ / ‖∇_y F‖ when r_2 is well above r_1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from fedsift.compress import SparseEmbedding
+from fedsift.errors import InputError
+from fedsift.hypergradient.estimate import (
+    CurvatureSettings,
+    Estimate,
+    Point,
+    SolverState,
+    relative,
+)
+from fedsift.hypergradient.products import exact_residual
+from fedsift.messages import Action, Cohort, Request
+from fedsift.randomness import derive
+
+
+@dataclass(frozen=True)
+class NonIterative:
+    """Algorithm 3 with sparse embeddings of r_1 and r_2 rows."""
+
+    r1: int
+    r2: int
+    curvature: CurvatureSettings = CurvatureSettings()
+    fresh_seeds: bool = True
+    check_residual: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.r1 < 1 or self.r2 < self.r1:
+            raise InputError(
+                f"r1 = {self.r1} and r2 = {self.r2} do not fit: the sketched system needs "
+                "r2 >= r1 >= 1 equations"
+            )
+
+    @staticmethod
+    def rows_at_rate(length: int, rate: float) -> tuple[int, int]:
+        """Choose (r_1, r_2) with r_2 = 2 r_1 and r_1 r_2 ≈ d / rate numbers sent."""
+        r1 = max(1, math.isqrt(int(length / rate / 2)))
+        return r1, 2 * r1
+
+    def estimate(
+        self, cohort: Cohort, point: Point, state: SolverState
+    ) -> tuple[Estimate, SolverState]:
+        """Make one exchange and one least-squares solve."""
+        b = point.outer_gradient
+        era = point.round if self.fresh_seeds else 0
+        seed1, seed2 = (derive(self.seed, era, name) for name in ("tau_1", "tau_2"))
+        seeds = {"seed1": seed1, "seed2": seed2, "r1": self.r1, "r2": self.r2}
+        scalars = {**self.curvature.scalars(), **seeds}
+        answers = cohort.ask(Request(Action.SKETCH, point.round, point.arrays(), scalars))
+        system = answers.mean("sketch")
+        right = SparseEmbedding(self.r2, len(b), seed2).apply(b)
+        # gelsd (by SVD) gives the least-norm ω where the system is rank-deficient.
+        solved = torch.linalg.lstsq(system.double().cpu(), right.double().cpu(), driver="gelsd")
+        omega = solved.solution.to(b)
+        finite = bool(torch.isfinite(omega).all())
+        if not finite:
+            omega = torch.zeros_like(omega)
+        v = SparseEmbedding(self.r1, len(b), seed1).transpose_apply(omega)
+        residual = relative(system @ omega - right, right)
+        if self.check_residual:
+            residual = exact_residual(cohort, point, v, self.curvature)
+        advice = _advice(int(solved.rank), self.r1, finite)
+        return (
+            Estimate(
+                v=v,
+                residual=residual,
+                residual_is_exact=self.check_residual,
+                iterations=1,
+                numbers_sent=self.r1 * self.r2,
+                direction_arrays={**point.arrays(y_is_known=True), "omega": omega},
+                direction_scalars={"seed1": seed1, "r1": self.r1},
+                usable=finite,
+                advice=advice,
+                events=answers.events if advice is None else (*answers.events, advice),
+            ),
+            state,
+        )
+
+
+def _advice(rank: int, r1: int, finite: bool) -> str | None:
+    if not finite:
+        return "the sketched Hessian has a number that is not finite; lower inner_lr or add damping"
+    if rank < r1:
+        return (
+            f"the sketched system has rank {rank} of {r1}; raise the damping, r2 or the curvature "
+            "batch"
+        )
+    return None

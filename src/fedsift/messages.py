@@ -1,0 +1,171 @@
+"""What the server and its clients say to each other.
+
+An algorithm is written against one method, ``federation.ask(request, clients) -> replies``. A
+request says what to do and carries arrays and scalars; a reply carries arrays and scalars, the
+client's number of samples N_m, or an error. ``Cohort`` adds what every algorithm wants next: go on
+with those that answered, weigh them by N_m, stop when they are too few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fedsift.compress import Payload, wire
+from fedsift.errors import InputError, TooFewClients
+from fedsift.randomness import generator
+
+ClientId = int
+Scalar = bool | int | float | str | None
+
+
+class Action(StrEnum):
+    """All that a client can be asked."""
+
+    TRAIN = "train"
+    PRODUCT = "product"
+    SKETCH = "sketch"
+    OUTER = "outer"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to do, in which round, with which arrays and scalars."""
+
+    action: Action
+    round: int
+    arrays: Mapping[str, Payload] = field(default_factory=dict)
+    scalars: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def num_bytes(self) -> int:
+        """Return the size of the encoded request."""
+        envelope = {"action": self.action.value, "round": self.round, **self.scalars}
+        return wire.size(envelope) + sum(wire.size(a) for a in self.arrays.values())
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a client answered; ``error`` is a sentence when it could not."""
+
+    client: ClientId
+    num_samples: int
+    arrays: Mapping[str, Payload] = field(default_factory=dict)
+    scalars: Mapping[str, Scalar] = field(default_factory=dict)
+    error: str | None = None
+
+    def num_bytes(self) -> int:
+        """Return the size of the encoded reply."""
+        envelope = {"client": self.client, "num_samples": self.num_samples, **self.scalars}
+        return wire.size(envelope) + sum(wire.size(a) for a in self.arrays.values())
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes up to and down from the server, and round trips with the cohort."""
+
+    bytes_up: int = 0
+    bytes_down: int = 0
+    exchanges: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.bytes_up + other.bytes_up,
+            self.bytes_down + other.bytes_down,
+            self.exchanges + other.exchanges,
+        )
+
+    def __sub__(self, other: Traffic) -> Traffic:
+        return self + Traffic(-other.bytes_up, -other.bytes_down, -other.exchanges)
+
+
+class Federation(Protocol):
+    """The clients, wherever they are."""
+
+    @property
+    def sizes(self) -> Mapping[ClientId, int]:
+        """N_m of every client, in order of client id."""
+        ...
+
+    @property
+    def traffic(self) -> Traffic:
+        """All that was sent so far."""
+        ...
+
+    def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
+        """Ask these clients; return one reply each, in order of client id."""
+        ...
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The replies that came, and their shares N_m / Σ N_m."""
+
+    replies: tuple[Reply, ...]
+    events: tuple[str, ...] = ()
+
+    @property
+    def shares(self) -> list[float]:
+        """Return the weight of each reply in a mean over samples."""
+        total = sum(r.num_samples for r in self.replies)
+        return [r.num_samples / total for r in self.replies]
+
+    def payloads(self, name: str) -> list[Payload]:
+        """Return one array of every reply."""
+        return [r.arrays[name] for r in self.replies]
+
+    def mean(self, name: str) -> Tensor:
+        """Return the N_m-weighted mean of a dense array."""
+        total: Tensor | None = None
+        for share, payload in zip(self.shares, self.payloads(name), strict=True):
+            if not isinstance(payload, Tensor):
+                raise InputError(f"'{name}' is compressed; decompress it before averaging")
+            part = payload * share
+            total = part if total is None else total.add_(part)
+        assert total is not None
+        return total
+
+    def mean_scalar(self, name: str) -> float:
+        """Return the N_m-weighted mean of a scalar."""
+        values = [float(r.scalars[name] or 0.0) for r in self.replies]
+        return sum(s * v for s, v in zip(self.shares, values, strict=True))
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients of one round."""
+
+    federation: Federation
+    clients: tuple[ClientId, ...]
+    min_clients: int = 1
+
+    def ask(self, request: Request) -> Answers:
+        """Ask the cohort and keep the answers; raise when fewer than ``min_clients`` came."""
+        replies = self.federation.ask(request, self.clients)
+        good = tuple(r for r in replies if r.error is None)
+        events = tuple(
+            f"client {r.client} did not answer '{request.action}': {r.error}"
+            for r in replies
+            if r.error is not None
+        )
+        if len(good) < max(1, self.min_clients):
+            raise TooFewClients(
+                f"{len(good)} of {len(self.clients)} clients answered '{request.action}' in round "
+                f"{request.round}, fewer than min_clients = {max(1, self.min_clients)}"
+                + (f" ({events[0]})" if events else "")
+                + "; bring clients back and resume"
+            )
+        return Answers(good, events)
+
+
+def sample_cohort(federation: Federation, size: int, min_clients: int, *key: int | str) -> Cohort:
+    """Draw ``size`` clients uniformly without replacement (0: all), by the generator of ``key``."""
+    clients = sorted(federation.sizes)
+    if 0 < size < len(clients):
+        drawn = torch.randperm(len(clients), generator=generator(*key))[:size]
+        clients = sorted(clients[i] for i in drawn.tolist())
+    return Cohort(federation, tuple(clients), min_clients)

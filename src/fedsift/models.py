@@ -1,0 +1,97 @@
+"""The models of the experiments, with parameters from a derived generator only.
+
+    paper_cnn    4 x [64 filters of 3x3, ReLU, 2x2 max-pooling], linear: about 1.1e5 parameters
+    digits_cnn   2 convolutions and a linear layer for 8x8 images: about 1.1e4 parameters
+    linear       softmax regression
+
+There is no batch norm: its running means would be state outside the flat vector y, and would make
+a sample's loss depend on its batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from fedsift.errors import InputError
+from fedsift.randomness import generator
+
+Shape = tuple[int, ...]
+
+
+def paper_cnn(channels: int, size: int, classes: int) -> nn.Module:
+    """Return the paper's CNN; each pooling halves the side: 28, 14, 7, 3, 1 or 32, 16, 8, 4, 2."""
+    if size < 16:
+        raise InputError(f"paper_cnn halves the image 4 times, so {size}x{size} is too small.")
+    width, side = 64, size // 16
+    layers: list[nn.Module] = []
+    for inputs in (channels, width, width, width):
+        layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width * side * side, classes))
+
+
+def digits_cnn(classes: int = 10) -> nn.Module:
+    """Return a small CNN for one 8x8 channel."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 20, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(20, 32, 3, padding=1), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(32 * 4 * 4, classes)),
+    )
+
+
+def linear(shape: Shape, classes: int) -> nn.Module:
+    """Return softmax regression on the flattened input."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
+
+
+def _paper_cnn(shape: Shape, classes: int) -> nn.Module:
+    if len(shape) != 3 or shape[1] != shape[2]:
+        raise InputError(f"paper_cnn takes square images [C, H, H], not inputs {list(shape)}.")
+    return paper_cnn(shape[0], shape[1], classes)
+
+
+def _digits_cnn(shape: Shape, classes: int) -> nn.Module:
+    if shape != (1, 8, 8):
+        raise InputError(f"digits_cnn takes images [1, 8, 8], not inputs {list(shape)}.")
+    return digits_cnn(classes)
+
+
+MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
+    "paper_cnn": _paper_cnn,
+    "digits_cnn": _digits_cnn,
+    "linear": linear,
+}
+
+
+def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
+    """Build a model of the table; the global random state is neither read nor written."""
+    if name not in MODELS:
+        raise InputError(f"There is no model {name!r}; it must be one of {', '.join(MODELS)}.")
+    with torch.device("meta"):
+        model = MODELS[name](tuple(shape), classes)
+    model.to_empty(device="cpu")
+    _initialise(model, generator(seed, "model"))
+    return model
+
+
+@torch.no_grad()
+def _initialise(model: nn.Module, random: torch.Generator) -> None:
+    """Draw weights from N(0, 2 / fan_in), which keeps a ReLU network's scale; biases are zero.
+
+    Torch's default is a factor √6 smaller per layer: without batch norm, plain SGD then spends
+    its first dozens of rounds growing the weights.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(module.weight, nonlinearity="relu", generator=random)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
+            # Left alone, its memory would hold whatever was there before.
+            raise InputError(
+                f"Layer {name!r} is a {type(module).__name__}, which has no seeded "
+                "initialisation; build the model from Conv2d and Linear layers."
+            )

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedsift.data import ClientData, FederatedData, check_client
+from fedsift.errors import DataError
+
+
+def client(count: int = 4, size: int = 2) -> ClientData:
+    labels = torch.arange(count) % 3
+    return ClientData(torch.zeros(count, 1, size, size), labels, labels, torch.arange(count))
+
+
+def federated(**changes) -> FederatedData:
+    good = client()
+    parts = {
+        "clients": [client(), client(5)],
+        "validation": (good.inputs, good.labels),
+        "test": (good.inputs, good.labels),
+    }
+    return FederatedData("toy", class_names=("a", "b", "c"), **(parts | changes))
+
+
+def test_good_data_is_kept_as_it_is():
+    data = federated()
+    assert (data.classes, data.shape, [len(c) for c in data.clients]) == (3, (1, 2, 2), [4, 5])
+
+
+def with_nan() -> torch.Tensor:
+    inputs = torch.zeros(4, 1, 2, 2)
+    inputs[2, 0, 1, 1] = float("nan")
+    return inputs
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": with_nan()}, "Client 1 has NaN or infinite inputs in sample 2"),
+        ({"inputs": with_nan().nan_to_num(torch.inf)}, "Client 1 has NaN or infinite inputs"),
+        ({"inputs": torch.zeros(3, 1, 2, 2)}, "Client 1 has 3 inputs but 4 labels"),
+        ({"inputs": torch.zeros(4, 1, 3, 3)}, r"Client 1 has inputs of shape \[1, 3, 3\]"),
+        ({"labels": torch.tensor([0, 1, 3, 0])}, "Client 1 has the label 3 in sample 2"),
+        ({"labels": torch.tensor([0, -1, 2, 0])}, "Client 1 has the label -1 in sample 1"),
+        ({"labels": torch.zeros(4)}, "Client 1 has labels of type torch.float32"),
+        ({"labels": torch.zeros(4, dtype=torch.bool)}, "Client 1 has labels of type torch.bool"),
+        ({"labels": torch.zeros(4, 3, dtype=torch.long)}, "Client 1 has labels of shape"),
+        ({"true_labels": torch.tensor([9, 0, 0, 0])}, r"Client 1 \(true labels\) has the label 9"),
+        ({"true_labels": torch.tensor([0])}, "Client 1 has 4 samples but true labels of shape"),
+        ({"ids": torch.arange(3)}, "Client 1 has 4 samples but ids of shape"),
+    ],
+)
+def test_bad_samples_are_refused_with_the_client_named(change, message):
+    with pytest.raises(DataError, match=message):
+        federated(clients=[client(), replace(client(), **change)])
+
+
+EMPTY = (torch.zeros(0, 1, 2, 2), torch.zeros(0, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"clients": []}, "toy has no client"),
+        ({"clients": [client(0)]}, "Client 0 has no samples"),
+        ({"validation": EMPTY}, "The validation set has no samples"),
+        ({"test": EMPTY}, "The test set has no samples"),
+        ({"test": (torch.zeros(1, 4), torch.tensor([0]))}, "The test set has inputs of shape"),
+    ],
+)
+def test_missing_samples_are_refused(change, message):
+    with pytest.raises(DataError, match=message):
+        federated(**change)
+
+
+def test_a_client_without_true_labels_is_fine():
+    data = federated(clients=[replace(client(), true_labels=None)])
+    assert data.clients[0].true_labels is None
+
+
+def test_integer_inputs_need_no_finiteness():
+    check_client(torch.ones(2, 5, dtype=torch.long), torch.tensor([0, 1]), classes=2)
