@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedsift.hypergradient import Point
 from fedsift.federation import LocalFederation
+from fedsift.hypergradient import Point
 from fedsift.messages import Cohort
 from fedsift.problems import (
     FlatModel,
@@ -74,7 +74,7 @@ class QuadraticCase:
 def quadratic_case(**sizes: object) -> QuadraticCase:
     problem, clients = random_quadratic(**sizes)  # type: ignore[arg-type]
     federation = LocalFederation.of(problem, clients)
-    y = torch.ones_like(problem.target)
+    y = torch.zeros_like(problem.target)
     x = problem.initial_x(None)
     point = Point(y, y - problem.target, 0, x)
     cohort = Cohort(federation, tuple(federation.sizes))

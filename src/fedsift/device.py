@@ -14,7 +14,9 @@ def resolve(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f"device is {name!r}; use auto, cpu, cuda or cuda:0") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device is 'cuda' but no CUDA device is here; use auto or cpu")
+        device = None
+    if device is None or device.type not in {"cpu", "cuda"}:
+        raise ConfigError(f"device is {name!r}; use auto, cpu, cuda or cuda:0")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device is {name!r} but no such CUDA device is here; use auto or cpu")
     return device

@@ -65,7 +65,9 @@ def test_a_model_with_tied_and_frozen_parameters_works():
     inputs = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     assert flat.length == 9 + 3
     torch.testing.assert_close(flat(flat.initial(), inputs), net(inputs))
-    torch.testing.assert_close(flat.to_module(2 * flat.initial())(inputs), flat(2 * flat.initial(), inputs))
+    torch.testing.assert_close(
+        flat.to_module(2 * flat.initial())(inputs), flat(2 * flat.initial(), inputs)
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,15 +32,22 @@ class OuterStep:
     ``gradient``: x − η ∇h, as the paper writes it. ``scale-free``: x − η ∇h / rms(∇h). For sample
     weights ∇h has a factor 1/N, so that η = 0.1 would need thousands of rounds; dividing by the
     root mean square makes η the typical change of a weight in one round, whatever N, v and the
-    loss are.
+    loss are. After ``decay_after`` rounds the step falls like 1/k (0: never): the weights then
+    settle instead of following the noise of a small validation set.
     """
 
     lr: float = 0.1
     rule: str = "scale-free"
+    decay_after: int = 0
 
     def __post_init__(self) -> None:
         if self.rule not in OUTER_RULES:
             raise ConfigError(f"outer rule '{self.rule}' is unknown; use one of {OUTER_RULES}")
+
+    def at(self, k: int) -> OuterStep:
+        """Return the constant step of round k."""
+        slower = max(1.0, (k + 1) / self.decay_after) if self.decay_after else 1.0
+        return OuterStep(self.lr / slower, self.rule)
 
     def change(self, hypergradient: Tensor) -> Tensor:
         """Return what to subtract from x."""
@@ -95,10 +102,11 @@ class CommFedBiO:
     def _outer_step(
         self, cohort: Cohort, server: Server, point: Point, estimate: Estimate, gx: Tensor
     ) -> Tensor | None:
+        outer = self.outer.at(point.round)
         total = sum(cohort.federation.sizes.values())
         scalars = {
             **estimate.direction_scalars,
-            **self.outer.scalars(),
+            **outer.scalars(),
             "total_samples": total,
         }
         request = Request(Action.OUTER, point.round, estimate.direction_arrays, scalars)
@@ -106,4 +114,4 @@ class CommFedBiO:
         if point.x is None:
             return None
         hypergradient = gx - answers.mean("cross")
-        return server.problem.project(point.x - self.outer.change(hypergradient))
+        return server.problem.project(point.x - outer.change(hypergradient))

@@ -25,16 +25,15 @@ Files in the layout of the Hugging Face hub are read from the folder FEDSIFT_DAT
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
-    text = "what data there is, and what a file would be read as"
     parser = commands.add_parser(
         "data",
-        help=text,
-        description=text.capitalize() + ".",
+        help="what data there is, and what a file would be read as",
+        description="Say what data there is, and what a file would be read as.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("action", choices=("list", "info", "prepare"))
-    parser.add_argument("name", nargs="?", help="dataset, for info and prepare")
+    parser.add_argument("action", choices=("list", "info", "prepare"), help="see the examples")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="dataset, for info and prepare")
     parser.set_defaults(handler=handle, error=parser.error)
 
 
@@ -43,7 +42,7 @@ def handle(options: argparse.Namespace) -> int:
     if options.action == "list":
         _list()
     elif options.name is None:
-        options.error(f"data {options.action} needs the name of a dataset")
+        options.error(f"{options.action} needs the name of a dataset")
     elif options.action == "info":
         _info(options.name)
     else:
@@ -53,11 +52,14 @@ def handle(options: argparse.Namespace) -> int:
 
 
 def _list() -> None:
-    table = Table("name", "classes", "shape", "where", "description", box=box.SIMPLE_HEAD)
+    table = Table("name", "classes", "shape", box=box.SIMPLE_HEAD)
+    table.add_column("description", ratio=2)
+    table.add_column("where", ratio=3, overflow="fold")
     for row in available():
         shape = "x".join(str(n) for n in row.shape)
-        where = row.where if row.where == "embedded" else f"{row.where}: {row.location}"
-        table.add_row(row.name, str(row.classes), shape, where, row.description)
+        place = {"embedded": "embedded", "hub": f"hub: {row.hub_id}"}
+        where = place.get(row.where, f"{row.where}: {row.location}")
+        table.add_row(row.name, str(row.classes), shape, row.description, where)
     Console(highlight=False).print(table)
 
 

@@ -6,14 +6,24 @@ Exit codes: 0 done, 1 the run failed, 2 bad input, 130 interrupted. Errors are o
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import NoReturn
 
 from fedsift.cli import data, demo, report, run
 from fedsift.errors import FedsiftError, InputError
 
 COMMANDS = (demo, run, report, data)
+EXAMPLES = """\
+examples:
+  fedsift demo
+  fedsift run --dataset mnist --method iter-sketch
+  fedsift report runs/mnist-*
+
+fedsift COMMAND --help shows more.
+"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,14 +40,17 @@ def parser() -> Parser:
         prog="fedsift",
         description="Train one model across sites whose labels cannot all be trusted, and list "
         "the labels to review.",
-        epilog="examples:\n  fedsift demo\n  fedsift run --dataset mnist --method iter-sketch\n"
-        "  fedsift report runs/mnist-*\n\nfedsift COMMAND --help shows more.",
+        epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    top.add_argument("--version", action="version", version=f"fedsift {version('fedsift')}")
+    debug = {"action": "store_true", "help": "show the traceback of an error"}
+    top.add_argument("--debug", **debug)  # type: ignore[arg-type]
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in COMMANDS:
         module.add(commands)
+    for command in commands.choices.values():  # no default: it would undo the one before COMMAND
+        command.add_argument("--debug", default=argparse.SUPPRESS, **debug)  # type: ignore[arg-type]
     return top
 
 
@@ -46,18 +59,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         code: int = options.handler(options)
-    except FedsiftError as error:
+        sys.stdout.flush()  # a closed pipe shows here, not after the end
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("fedsift: interrupted; `fedsift run --resume` continues a run", file=sys.stderr)
+        return 130
+    except Exception as error:
         if options.debug:
             raise
-        print(f"fedsift: {error}", file=sys.stderr)
+        print(f"fedsift: {_sentence(error)}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
-    except KeyboardInterrupt:
-        print("fedsift: interrupted; `--resume` continues from the last round", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
     return code
+
+
+def _sentence(error: Exception) -> str:
+    """Return one line on what went wrong; what we did not foresee comes with its type."""
+    text = " ".join(str(error).split())
+    if isinstance(error, FedsiftError):
+        return text
+    return f"{type(error).__name__}: {text} (`fedsift --debug ...` shows where)"
 
 
 if __name__ == "__main__":

@@ -17,16 +17,21 @@ examples:
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
-    text = "figures and tables from run folders, as one HTML file"
     parser = commands.add_parser(
         "report",
-        help=text,
-        description=text.capitalize() + ".",
+        help="figures and tables from run folders, as one HTML file",
+        description="Draw figures and tables from run folders into one HTML file.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="the file to write")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("report.html"),
+        metavar="FILE",
+        help="the file to write (default: %(default)s)",
+    )
     parser.set_defaults(handler=handle)
 
 

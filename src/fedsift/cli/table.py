@@ -9,27 +9,28 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+ROWS = (  # title, key of summary.json, scale, format
+    ("test accuracy", "test_accuracy", 1.0, ".3f"),
+    ("best of all rounds", "best_test_accuracy", 1.0, ".3f"),
+    ("wrong labels: F1", "f1", 1.0, ".3f"),
+    ("precision", "precision", 1.0, ".3f"),
+    ("recall", "recall", 1.0, ".3f"),
+    ("AUC", "auc", 1.0, ".3f"),
+    ("MB up", "bytes_up", 1e-6, ".1f"),
+    ("MB down", "bytes_down", 1e-6, ".1f"),
+    ("exchanges", "exchanges", 1.0, ".0f"),
+    ("seconds", "seconds", 1.0, ".0f"),
+)
+
 
 def print_table(summaries: Sequence[dict[str, Any]]) -> None:
-    """Print one row per run."""
+    """Print a column per run: few runs and many figures fit any terminal that way."""
     table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("method")
-    for title in ("accuracy", "best", "F1", "precision", "recall", "AUC", "MB up", "MB down"):
-        table.add_column(title, justify="right")
-    table.add_column("exchanges", justify="right")
-    table.add_column("seconds", justify="right")
-    for s in summaries:
-        shares = [s[k] for k in ("test_accuracy", "best_test_accuracy")]
-        scores = [s[k] for k in ("f1", "precision", "recall", "auc")]
-        table.add_row(
-            s["method"],
-            *(_number(v, 3) for v in [*shares, *scores]),
-            *(f"{s[k] / 1e6:.1f}" for k in ("bytes_up", "bytes_down")),
-            str(s["exchanges"]),
-            f"{s['seconds']:.0f}",
-        )
-    Console(width=110, highlight=False).print(table)
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+    table.add_column("")
+    for summary in summaries:
+        table.add_column(summary["method"], justify="right", no_wrap=True)
+    for title, key, scale, form in ROWS:
+        values = [summary[key] for summary in summaries]
+        if any(value is not None for value in values):
+            table.add_row(title, *("–" if v is None else format(scale * v, form) for v in values))
+    Console(highlight=False).print(table)

@@ -80,7 +80,7 @@ class CountSketch:
         for block, cells in self._hashes.blocks(self.length, g.device):
             _add_at(counters, cells, g[block])
         positive, negative = counters.chunk(2, dim=1)
-        return Sketch(positive - negative, self.length, self.seed)
+        return self.wrap(positive - negative)
 
     def estimate(self, sketch: Sketch) -> Tensor:
         """Return the estimate of every coordinate: the median over rows.

@@ -23,7 +23,7 @@ from typing import Protocol
 from torch import Tensor
 
 from fedsift.compress.count_sketch import CountSketch
-from fedsift.compress.payload import Compressor, Payload, Sketch
+from fedsift.compress.payload import Compressor, Payload
 from fedsift.errors import InputError
 
 
@@ -134,7 +134,7 @@ class SketchFeedback:
         z = step * S_G
         if memory is not None:
             z = z + _like(memory, z)
-        delta = U(Sketch(z, self.compressor.length, self.compressor.seed))
+        delta = U(self.compressor.wrap(z))
         return delta, z - S(delta).table
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from fedsift.experiment.setup import Setup, from_data
 from fedsift.hypergradient import Estimator
 from fedsift.messages import Federation
 from fedsift.problem import Problem
+from fedsift.problems import FlatModel
 
 _FIT_TABLES = {"model", "federation", "inner", "outer", "solver"}
 FIT_KEYS = tuple(n for n, s in KEYS.items() if s.metadata["table"] in _FIT_TABLES and n != "model")
@@ -81,16 +83,20 @@ def simulate(
     """
     if not len(clients):
         raise DataError("there is no client; give at least one pair (inputs, labels)")
-    dtype = next((p.dtype for p in model.parameters()), torch.float32)
+    flat = FlatModel(model)  # a copy in evaluation mode: the user's module stays as it is
+    dtype = flat.initial().dtype
     held = _pair(validation, dtype, "The validation set")
     pairs = [_pair(pair, dtype, f"Client {m}") for m, pair in enumerate(clients)]
-    truths = [None] * len(pairs) if true_labels is None else [_labels(t) for t in true_labels]
+    truths: list[Tensor | None] = [None] * len(pairs)
+    if true_labels is not None:
+        truths = [_labels(t, f"true_labels[{m}]") for m, t in enumerate(true_labels)]
     if len(truths) != len(pairs):
         raise DataError(f"true_labels has {len(truths)} arrays for {len(pairs)} clients")
     members = [
-        ClientData(x, y, t, torch.arange(len(y))) for (x, y), t in zip(pairs, truths, strict=True)
+        ClientData(x, y, t, torch.arange(y.numel()))
+        for (x, y), t in zip(pairs, truths, strict=True)
     ]
-    classes = _classes(model, held[0])
+    classes = _classes(flat, held[0])
     names = tuple(str(c) for c in range(classes))
     tested = held if test is None else _pair(test, dtype, "The test set")
     return Simulation(model, FederatedData("own data", members, held, tested, names))
@@ -173,26 +179,35 @@ def _pair(pair: tuple[Any, Any], dtype: torch.dtype, where: str) -> tuple[Tensor
         inputs, labels = pair
     except (TypeError, ValueError):
         raise DataError(f"{where} must be a pair (inputs, labels)") from None
-    inputs = torch.as_tensor(inputs)
-    return inputs.to(dtype) if inputs.is_floating_point() else inputs, _labels(labels)
+    inputs = _tensor(inputs, f"{where} has inputs")
+    return inputs.to(dtype) if inputs.is_floating_point() else inputs, _labels(labels, where)
 
 
-def _labels(labels: Any) -> Tensor:
-    tensor = torch.as_tensor(labels)
+def _labels(labels: Any, where: str) -> Tensor:
+    tensor = _tensor(labels, f"{where} has labels")
     integer = not tensor.is_floating_point() and tensor.dtype != torch.bool
     return tensor.long() if integer else tensor
 
 
-@torch.no_grad()
-def _classes(model: nn.Module, inputs: Tensor) -> int:
-    """Return the number of logits that the model gives for one input."""
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+def _tensor(values: Any, what: str) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach().cpu()
     try:
-        out = model(inputs[:1].to(device))
-    except (RuntimeError, ValueError, IndexError) as error:
+        return torch.from_numpy(np.array(values))
+    except (TypeError, ValueError):
+        raise DataError(f"{what} that are no array of numbers; give a tensor or an array") from None
+
+
+@torch.no_grad()
+def _classes(model: FlatModel, inputs: Tensor) -> int:
+    """Return the number of logits that the model gives for one input."""
+    try:
+        out = model(model.initial(), inputs[:1])
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DataError(
             f"the model cannot take the validation inputs of shape {list(inputs.shape)} "
-            f"({str(error).splitlines()[0]}); check the inputs' shape and type"
+            f"({reason}); check the inputs' shape and type"
         ) from None
     if not isinstance(out, Tensor) or out.ndim != 2:
         raise DataError("the model must return logits of shape [samples, classes]")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,13 @@ from torch import Tensor
 from fedsift.algorithms import ServerState
 from fedsift.client import SiteState
 from fedsift.errors import InputError
-from fedsift.experiment.config import Config
+from fedsift.experiment.config import KEYS, Config
 from fedsift.files import write_atomically
 from fedsift.hypergradient import SolverState
 from fedsift.messages import Traffic
 
 KEEP = 2
+MAY_CHANGE = ("rounds", "device", "eval_every", "checkpoint_every")  # how long and where
 _SERVER = ("y", "x", "v", "memory")
 _CLIENT = ("x", "average", "memory")  # y is sent anew in every round
 
@@ -84,9 +85,9 @@ def load_latest(folder: Path, config: Config, device: Any = "cpu") -> Checkpoint
 
 
 def fingerprint(config: Config) -> str:
-    """Hash what a resumed run must share with the run it continues: all but how long and where."""
-    same = replace(config, rounds=1, device="cpu", eval_every=1, checkpoint_every=1)
-    return hashlib.sha256(same.to_toml().encode()).hexdigest()
+    """Hash what a resumed run must share with the run it continues."""
+    kept = {name: getattr(config, name) for name in KEYS if name not in MAY_CHANGE}
+    return hashlib.sha256(json.dumps(kept).encode()).hexdigest()
 
 
 def _load(path: Path, config: Config, device: Any) -> Checkpoint:

@@ -8,6 +8,7 @@ configuration is what a run folder keeps.
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -86,6 +87,9 @@ class Config:
     outer_rule: str = _key(
         "scale-free", "outer", "step along ∇h or ∇h/rms(∇h)", choices=("scale-free", "gradient")
     )
+    outer_decay: int = _key(
+        10, "outer", "rounds after which the outer step falls like 1/k; 0: never", low=0
+    )
     initial_weight: float = _key(1.0, "outer", "weight to start from", low=0, high=1)
 
     rate: float = _key(20.0, "solver", "compression: d / numbers sent", low=1)
@@ -101,9 +105,11 @@ class Config:
     curvature: str = _key(
         "gauss-newton", "solver", "matrix of the system", choices=("gauss-newton", "hessian")
     )
-    damping: float = _key(0.0, "solver", "added to its diagonal", low=0)
-    curvature_batch: int = _key(0, "solver", "samples a client uses for it; 0: all", low=0)
-    sketch_rows: int = _key(5, "solver", "rows of the count-sketch", low=1)
+    damping: float = _key(0.5, "solver", "added to its diagonal", low=0)
+    curvature_batch: int = _key(
+        128, "solver", "samples a client draws for it each round; 0: all", low=0
+    )
+    sketch_rows: int = _key(5, "solver", "rows of the count-sketch", low=1, high=99)
     heavy: int = _key(0, "solver", "heavy hitters recovered; 0: columns // 16", low=0)
     r1: int = _key(0, "solver", "columns of the sketched system; 0: from the rate", low=0)
     r2: int = _key(0, "solver", "its rows; 0: 2 r1", low=0)
@@ -112,10 +118,13 @@ class Config:
 
     def __post_init__(self) -> None:
         for spec in fields(self):
-            _check(spec.name, getattr(self, spec.name), spec.type, spec.metadata)
-        rho = self.rho if isinstance(self.rho, tuple) else (self.rho, self.rho)
-        if self.rho != -1.0 and not 0 <= rho[0] <= rho[1] <= 1:
-            raise ConfigError(f"rho is {self.rho}; give a rate in [0, 1] or [low, high] within it")
+            value = _typed(spec.name, getattr(self, spec.name), str(spec.type))
+            _check(spec.name, value, spec.metadata)
+            object.__setattr__(self, spec.name, value)
+        low, high = self.rho if isinstance(self.rho, tuple) else (self.rho, self.rho)
+        if self.rho != -1.0 and not 0 <= low <= high <= 1:
+            shown = list(self.rho) if isinstance(self.rho, tuple) else self.rho
+            raise ConfigError(f"rho is {shown}; give a rate in [0, 1] or [low, high] within it")
 
     def resolve(self) -> Config:
         """Return the configuration with everything that depends on the dataset written out."""
@@ -150,25 +159,32 @@ class Config:
 
 
 KEYS = {spec.name: spec for spec in fields(Config)}
+TABLES = tuple(dict.fromkeys(spec.metadata["table"] for spec in KEYS.values()))
 
 
-def from_mapping(values: Mapping[str, Any], where: str = "configuration") -> Config:
-    """Make a configuration from keys, in tables or not."""
+def from_mapping(values: Mapping[str, Any], where: str) -> Config:
+    """Make a configuration from keys, in tables or not; errors start with ``where``."""
+    try:
+        return Config(**flatten(values))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys without their tables."""
     flat: dict[str, Any] = {}
-    tables = {spec.metadata["table"] for spec in KEYS.values()}
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            if name not in tables:
-                raise ConfigError(f"{where}: unknown table [{name}]{_hint(name, tables)}")
-            flat.update(value)
-        else:
-            flat[name] = value
-    for name, value in flat.items():
-        if name not in KEYS:
-            raise ConfigError(f"{where}: unknown key '{name}'{_hint(name, KEYS)}")
-        if isinstance(value, list):
-            flat[name] = tuple(value)
-    return Config(**flat)
+        if isinstance(value, Mapping) and name not in TABLES:
+            raise ConfigError(f"unknown table [{name}]{_hint(name, TABLES)}")
+        keys = value if isinstance(value, Mapping) else {name: value}
+        for key in keys:
+            if key not in KEYS:
+                raise ConfigError(f"unknown key '{key}'{_hint(key, KEYS)}")
+            table = KEYS[key].metadata["table"]
+            if keys is value and table != name:
+                raise ConfigError(f"key '{key}' is in table [{name}]; move it to [{table}]")
+        flat |= keys
+    return flat
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -193,11 +209,28 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return name, raw
 
 
-def _check(name: str, value: Any, kind: Any, rule: Mapping[str, Any]) -> None:
-    allowed = {"str": str, "int": int, "float": (int, float), "bool": bool}
-    wanted = allowed.get(str(kind), (int, float, tuple))
-    if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "bool"):  # type: ignore[arg-type]
-        raise ConfigError(f"{name} is {value!r}; it must be of type {kind}")
+_PAIR = "float | tuple[float, float]"
+_KINDS: dict[str, tuple[Any, str]] = {
+    "str": (str, "a text"),
+    "int": (int, "a whole number"),
+    "float": ((int, float), "a number"),
+    "bool": (bool, "true or false"),
+    _PAIR: ((int, float), "a number or a pair [low, high]"),
+}
+
+
+def _typed(name: str, value: Any, kind: str) -> Any:
+    """Return the value in its key's type; a whole number may stand for a float."""
+    if kind == _PAIR and isinstance(value, list | tuple) and len(value) == 2:
+        return tuple(_typed(name, part, "float") for part in value)
+    types, said = _KINDS[kind]
+    fits = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
+    if not fits or (isinstance(value, float) and not math.isfinite(value)):
+        raise ConfigError(f"{name} is {value!r}; it must be {said}")
+    return float(value) if "float" in kind else value
+
+
+def _check(name: str, value: Any, rule: Mapping[str, Any]) -> None:
     if rule["choices"] is not None and value not in rule["choices"]:
         raise ConfigError(
             f"{name} is {value!r}; it must be one of {', '.join(rule['choices'])}"

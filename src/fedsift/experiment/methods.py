@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedsift.algorithms import Algorithm, CommFedBiO, FedAvg, LocalSteps, OuterStep
 from fedsift.compress import Compressor, CountSketch, TopK, feedback_for
+from fedsift.errors import ConfigError
 from fedsift.hypergradient import (
     Constant,
     CurvatureSettings,
@@ -43,7 +44,7 @@ def _comm_fedbio(
     estimator: Callable[[Config, int], Estimator],
 ) -> Callable[[Config, int], Algorithm]:
     def build(config: Config, length: int) -> Algorithm:
-        outer = OuterStep(config.outer_lr, config.outer_rule)
+        outer = OuterStep(config.outer_lr, config.outer_rule, config.outer_decay)
         return CommFedBiO(estimator(config, length), _local(config), outer)
 
     return build
@@ -81,6 +82,8 @@ def _non_iterative(config: Config, length: int) -> Estimator:
     r1, r2 = NonIterative.rows_at_rate(length, config.rate)
     r1 = config.r1 or r1
     r2 = config.r2 or (2 * r1 if config.r1 else r2)
+    if r1 > length:
+        raise ConfigError(f"r1 is {r1} but the model has {length} parameters; lower r1")
     return NonIterative(
         r1,
         r2,

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedsift.errors import FedsiftError
+from fedsift.errors import InputError
 from fedsift.experiment import checkpoint
-from fedsift.experiment.config import Config, from_mapping, read_toml
+from fedsift.experiment.checkpoint import Checkpoint
+from fedsift.experiment.config import KEYS, Config, from_mapping, read_toml
 from fedsift.experiment.loop import rounds
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.setup import Setup, from_config
+from fedsift.messages import Traffic
 
 Observer = Callable[[dict[str, Any]], None]
 
@@ -28,15 +30,18 @@ def execute(
     """Run a configuration into a folder and return the summary."""
     config = config.resolve()
     folder = RunFolder(out)
-    resume = resume and folder.config.exists()
-    if not resume:
-        setup = from_config(config)  # before the folder: bad input leaves nothing behind
-        folder.create(config)
-        return _run(setup, folder, None, observe)
-    setup = from_config(config)
-    point = checkpoint.load_latest(
-        folder.checkpoints, config, setup.server.validation.inputs.device
-    )
+    if resume and folder.config.exists():
+        _check_same(out, read_config(out), config)
+        setup = from_config(config)
+        point = checkpoint.load_latest(folder.checkpoints, config, setup.device)
+        if point is not None and point.next_round > config.rounds:
+            raise InputError(
+                f"{out} has done {point.next_round} rounds; set rounds to at least that to resume"
+            )
+    else:
+        folder.check_free()
+        setup, point = from_config(config), None
+    folder.open(config)  # after the checks: bad input leaves nothing behind
     return _run(setup, folder, point, observe)
 
 
@@ -46,40 +51,44 @@ def read_config(out: Path) -> Config:
     return from_mapping(read_toml(path), str(path))
 
 
+def _check_same(out: Path, old: Config, new: Config) -> None:
+    """Refuse to continue a run with another configuration than it was started with."""
+    for name in KEYS:
+        was, now = getattr(old, name), getattr(new, name)
+        if was != now and name not in checkpoint.MAY_CHANGE:
+            raise InputError(
+                f"{out} was run with {name} = {was!r}, not {now!r}, and cannot be resumed with it; "
+                "choose another folder with --out"
+            )
+
+
 def _run(
-    setup: Setup, folder: RunFolder, point: checkpoint.Checkpoint | None, observe: Observer
+    setup: Setup, folder: RunFolder, point: Checkpoint | None, observe: Observer
 ) -> dict[str, Any]:
     config, federation = setup.config, setup.federation
-    state, first, spent = setup.initial_state(), 0, 0.0
-    if point is not None:
-        state, first, spent = point.state, point.next_round, point.seconds
-        federation.restore(point.clients, point.traffic)
-    records = folder.keep_rounds(first)
-    start = time.perf_counter() - spent
+    saved = None if point is None else point.next_round
+    now = point or Checkpoint(0, setup.initial_state(), {}, Traffic(), 0.0)
+    federation.restore(now.clients, now.traffic)
+    records = folder.keep_rounds(now.next_round)
     for record in records:
         observe(record)
-
-    def save(next_round: int) -> None:
-        seconds = time.perf_counter() - start
-        now = checkpoint.Checkpoint(
-            next_round, state, federation.states, federation.traffic, seconds
-        )
-        checkpoint.save(folder.checkpoints, config, now)
-
+    start = time.perf_counter() - now.seconds
     try:
-        for done in rounds(setup, state, first):
-            state = done.state
+        for done in rounds(setup, now.state, now.next_round):
             folder.append(done.record)
             records.append(done.record)
+            k, seconds = done.record["round"], time.perf_counter() - start
+            # A copy: a round that fails midway leaves its marks on the federation's states.
+            now = Checkpoint(k, done.state, dict(federation.states), federation.traffic, seconds)
+            if k % config.checkpoint_every == 0:
+                checkpoint.save(folder.checkpoints, config, now)
+                saved = k
             observe(done.record)
-            k = done.record["round"]
-            if k % config.checkpoint_every == 0 or k == config.rounds:
-                save(k)
-    except (FedsiftError, KeyboardInterrupt):
-        save(len(records))
-        raise
-    summary = summarise(setup, records, time.perf_counter() - start)
-    folder.write_results(setup, state, summary)
+    finally:
+        if now.next_round != saved:
+            checkpoint.save(folder.checkpoints, config, now)
+    summary = summarise(setup, records, now.seconds)
+    folder.write_results(setup, now.state, summary)
     return summary
 
 

@@ -42,18 +42,23 @@ class RunFolder:
         self.model = path / "model.safetensors"
         self.checkpoints = path / "checkpoint"
 
-    def create(self, config: Config) -> None:
-        """Start an empty run; refuse a folder that holds another."""
+    def check_free(self) -> None:
+        """Refuse a folder that holds a run."""
         if self.config.exists() or self.rounds.exists():
             raise InputError(
                 f"{self.path} already holds a run; add --resume to continue it or choose another "
                 "folder with --out"
             )
+
+    def open(self, config: Config) -> None:
+        """Write the configuration; until the summary is written the run is unfinished."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
             write_text(self.config, config.to_toml())
+            self.summary.unlink(missing_ok=True)
         except OSError as error:
-            raise InputError(f"cannot write to {self.path}: {error.strerror}") from None
+            raise InputError(
+                f"cannot write to {self.path} ({error.strerror}); choose another folder with --out"
+            ) from None
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a line to ``rounds.jsonl`` and flush it to disk."""

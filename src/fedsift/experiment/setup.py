@@ -12,7 +12,7 @@ from fedsift import device
 from fedsift.algorithms import Algorithm, Server, ServerState
 from fedsift.client import Site
 from fedsift.data import ClientData, FederatedData, build
-from fedsift.errors import DataError
+from fedsift.errors import ConfigError, DataError
 from fedsift.experiment.config import Config
 from fedsift.experiment.methods import METHODS
 from fedsift.federation import LocalFederation
@@ -34,6 +34,11 @@ class Setup:
     def initial_state(self) -> ServerState:
         """Return the server's state before round 0."""
         return ServerState(self.model.initial())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.initial().device
 
     @property
     def learns_weights(self) -> bool:
@@ -78,6 +83,7 @@ def from_config(config: Config) -> Setup:
 
 def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
     """Build a run on given data and a given model."""
+    _check_cohort(config, len(data.clients))
     where = device.resolve(config.device)
     model = FlatModel(module, where)
     problem = Reweighting(model, l2=config.l2, initial_weight=config.initial_weight)
@@ -96,6 +102,16 @@ def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
     )
     algorithm = method.build(config, model.length)
     return Setup(config, data, model, LocalFederation(sites), server, algorithm)
+
+
+def _check_cohort(config: Config, clients: int) -> None:
+    if config.cohort > clients:
+        raise ConfigError(f"cohort is {config.cohort} but there are {clients} clients; lower it")
+    asked = config.cohort or clients
+    if config.min_clients > asked:
+        raise ConfigError(
+            f"min_clients is {config.min_clients} but {asked} clients are asked; lower it"
+        )
 
 
 def _samples(inputs: Tensor, labels: Tensor, where: torch.device) -> Samples:

@@ -11,7 +11,8 @@
 | ``schedule``    | α_i                   |
 | ``memory``      | S(e_i), or e_m at the clients for Top-k |
 
-Departures. With v_0 = 0 the first product is zero and no exchange is made for it. A warm start
+Departures. The damping's part of the product is the server's own, uncompressed, as ∇_y F is. With
+v_0 = 0 the first product is zero and no exchange is made for it. A warm start
 keeps v and e across calls. Lines 7-9 diverge when U returns more noise than signal, and then
 silently: so the residual and the growth of v and of the error are watched, and on divergence the
 solver steps back (v and e to zero, step halved), says so, and never returns a non-finite number.
@@ -168,14 +169,16 @@ class Iterative:
             cohort = sample_cohort(cohort.federation, size, cohort.min_clients, *key)
         # The model travels with the first product only, unless new clients are drawn each time.
         arrays = point.arrays(y_is_known=not (first or self.resample))
-        request = product_request(point, {**arrays, "v": v}, self.feedback, self.curvature)
+        bare = replace(self.curvature, damping=0.0)
+        request = product_request(point, {**arrays, "v": v}, self.feedback, bare)
         extra = {"step": step, "fresh": fresh, "iteration": i}
         answers = cohort.ask(replace(request, scalars={**request.scalars, **extra}))
         payloads, shares = answers.payloads("product"), answers.shares
         delta, memory = self.feedback.server(payloads, shares, step, memory)
-        residual = self._residual(payloads, shares, delta, step, b)
+        right = b - self.curvature.damping * v
+        residual = self._residual(payloads, shares, delta, step, right) * relative(right, b)
         error = self._error_norm(answers, memory) / max(step * float(b.norm()), 1e-30)
-        v = v - (delta - step * b)
+        v = v - (delta - step * right)
         return _Step(
             v=v,
             memory=memory,
@@ -188,7 +191,7 @@ class Iterative:
     def _residual(
         self, payloads: list[Payload], shares: list[float], delta: Tensor, step: float, b: Tensor
     ) -> float:
-        """Estimate ‖Hv − ∇_y F‖ / ‖∇_y F‖ from what the clients sent."""
+        """Estimate ‖Hv − b‖ / ‖b‖ from what the clients sent."""
         compressor = self.feedback.compressor
         if isinstance(compressor, CountSketch):  # linear: the sketch of Hv − ∇_y F is at hand
             difference = -compressor.compress(b).table

@@ -107,19 +107,29 @@ def random_quadratic(
     outer_length: int = 6,
     condition: float = 10.0,
     ridge: float = 0.1,
+    heavy: int | None = None,
     seed: int = 0,
 ) -> tuple[Quadratic, list[QuadraticClient]]:
-    """Draw a federation in float64 whose A_m all have eigenvalues in [1, condition]."""
+    """Draw a federation in float64 whose A_m all have eigenvalues in [1, condition].
+
+    With ``heavy``, clients couple only that many coordinates and the target is zero elsewhere: then
+    ∇q(v) has τ-heavy hitters, as Theorem 1 assumes of a sketch. Without, nothing is sparse.
+    """
     source = generator(seed, "quadratic")
+    s = length if heavy is None else heavy
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, dtype=torch.float64, generator=source)
 
     eigenvalues = torch.logspace(0, float(torch.tensor(condition).log10()), length).double()
+    order = torch.randperm(length, generator=source)
     members = []
     for m in range(clients):
-        Q = torch.linalg.qr(normal(length, length)).Q
-        A = Q @ torch.diag(eigenvalues) @ Q.T
+        Q = torch.eye(length, dtype=torch.float64)
+        Q[:s, :s] = torch.linalg.qr(normal(s, s)).Q
+        A = Q @ torch.diag(eigenvalues[order]) @ Q.T
         B = normal(length, outer_length) / length**0.5
         members.append(QuadraticClient(0.5 * (A + A.T), B, normal(length), 10 * (m + 1)))
-    return Quadratic(normal(length), ridge, outer_length), members
+    target = normal(length)
+    target[s:] = 0.0
+    return Quadratic(target, ridge, outer_length), members

@@ -1,0 +1,117 @@
+"""Algorithm 1 on problems with known answers."""
+
+import pytest
+import torch
+from torch.func import grad, jacrev
+
+from conftest import quadratic_case
+from fedsift import Exact, Iterative, LocalSteps, OuterStep, solve
+from fedsift.algorithms import CommFedBiO, Server, ServerState
+from fedsift.client import Site
+from fedsift.compress import Identity, TopK, feedback_for
+from fedsift.errors import ConfigError
+from fedsift.federation import LocalFederation
+from fedsift.hypergradient import Constant, CurvatureSettings
+from fedsift.problem import inner_gradient
+from fedsift.problems import Samples
+
+FULL = LocalSteps(steps=20, lr=0.05, batch_size=0)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "tolerance"),
+    [
+        (Exact(), 1e-4),
+        (Iterative(feedback_for(Identity(10)), 5, Constant(0.15)), 1e-4),
+        # With a constant step, Top-k's error circles around the solution.
+        (Iterative(feedback_for(TopK(10, 5)), 5, Constant(0.1)), 0.05),
+    ],
+    ids=["exact", "iterative", "topk"],
+)
+def test_it_finds_the_outer_solution_of_a_quadratic_federation(estimator, tolerance):
+    case = quadratic_case(clients=1, length=10, outer_length=3)
+    problem = case.problem
+    found = solve(
+        problem,
+        case.federation,
+        estimator=estimator,
+        validation=None,
+        y=torch.zeros(10).double(),
+        x=problem.initial_x(None),
+        rounds=200,
+        local=FULL,
+        outer=OuterStep(0.5, "gradient"),
+    )
+    # One client: local steps have no drift, so the fixed point is the exact solution.
+    x = problem.outer_solution(case.mean)
+    y = problem.inner_solution(case.mean, x)
+    assert (found.x - x).norm() < tolerance * x.norm()
+    assert (found.y - y).norm() < tolerance * y.norm()
+
+
+def test_one_round_with_private_weights_follows_the_equations(conv):
+    problem, n = conv.problem, len(conv.batch)
+    halves = [torch.arange(0, 4), torch.arange(4, n)]
+    parts = [Samples.of(conv.batch.inputs[h], conv.batch.labels[h]) for h in halves]
+    federation = LocalFederation(Site(m, problem, part) for m, part in enumerate(parts))
+    settings = CurvatureSettings("gauss-newton", damping=0.1)
+    outer, local = OuterStep(3.0, "gradient"), LocalSteps(1, 0.1, 0)
+    algorithm = CommFedBiO(Exact(settings), local, outer)
+    server = Server(problem, conv.batch)
+    _, state = algorithm.round(federation, server, ServerState(conv.y), 0)
+
+    ones = torch.ones(n).double()
+    pooled = Samples.of(conv.batch.inputs, conv.batch.labels)
+    y = conv.y - 0.1 * inner_gradient(problem, ones, conv.y, pooled)
+    torch.testing.assert_close(state.y, y)
+    J = jacrev(lambda y_: problem.outputs(y_, pooled))(y)
+    p = problem.outputs(y, pooled).softmax(dim=1)
+    Q = (torch.diag_embed(p) - p.unsqueeze(2) * p.unsqueeze(1)) / n
+    H = torch.einsum("nid,nij,nje->de", J, Q, J) + 0.101 * torch.eye(len(y)).double()
+    v = torch.linalg.solve(H, grad(lambda y_: problem.outer_loss(ones, y_, pooled))(y))
+    scores = jacrev(lambda y_: problem.sample_losses(y_, pooled))(y) @ v
+    expected = (ones + 3.0 * scores / n).clamp(0, 1)
+    weights = torch.cat([federation.state(m).x for m in (0, 1)]).double()
+    torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-6)
+    assert (expected < 1).any()
+
+
+def test_weights_never_travel(conv):
+    problem = conv.problem
+    federation = LocalFederation.of(problem, [conv.batch])
+    replies = []
+    ask = federation.ask
+    federation.ask = lambda request, clients: (replies.extend(r := ask(request, clients)), r)[1]
+    algorithm = CommFedBiO(Exact(CurvatureSettings("gauss-newton", 0.1)), LocalSteps(1, 0.1, 0))
+    algorithm.round(federation, Server(problem, conv.batch), ServerState(conv.y), 0)
+    names = {name for reply in replies for name in (*reply.arrays, *reply.scalars)}
+    assert names == {"update", "loss", "product", "curvature", "error"}
+    n = len(conv.batch)
+    assert all(len(a) != n for reply in replies for a in reply.arrays.values())
+
+
+def test_scale_free_steps_have_the_size_of_the_learning_rate():
+    step = OuterStep(0.1, "scale-free").change(torch.tensor([3e-9, -4e-9]))
+    assert abs(float(step.square().mean().sqrt()) - 0.1) < 1e-6
+    assert step[0] > 0 > step[1]
+    assert OuterStep(0.1).change(torch.zeros(3)).tolist() == [0.0] * 3
+
+
+def test_the_outer_step_falls_like_one_over_k():
+    outer = OuterStep(0.1, decay_after=10)
+    assert [round(outer.at(k).lr, 6) for k in (0, 9, 19, 99)] == [0.1, 0.1, 0.05, 0.01]
+    assert OuterStep(0.1).at(1000).lr == 0.1
+
+
+def test_an_unknown_rule_is_refused():
+    with pytest.raises(ConfigError, match="outer rule 'adam' is unknown"):
+        OuterStep(0.1, "adam")
+
+
+def test_a_failed_estimate_leaves_x_alone(quadratic):
+    estimator = Iterative(feedback_for(Identity(40)), 100, Constant(10.0))
+    state = ServerState(torch.zeros(40).double(), quadratic.problem.initial_x(None))
+    algorithm = CommFedBiO(estimator, FULL, OuterStep(0.5, "gradient"))
+    info, after = algorithm.round(quadratic.federation, Server(quadratic.problem, None), state, 0)
+    assert torch.equal(after.x, state.x)
+    assert any("diverged" in event for event in info.events)

@@ -1,0 +1,96 @@
+"""Algorithm 3 on quadratic federations."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from conftest import quadratic_case
+from fedsift.compress import SparseEmbedding
+from fedsift.errors import InputError
+from fedsift.hypergradient import CurvatureSettings, NonIterative, SolverState
+from fedsift.randomness import derive
+
+
+def test_it_solves_the_sketched_system_of_dense_matrices(quadratic):
+    solver = NonIterative(8, 16, seed=5)
+    estimate, _ = solver.estimate(quadratic.cohort, quadratic.point, SolverState())
+    S1, S2 = (
+        SparseEmbedding(r, 40, derive(5, 0, name)).dense()
+        for r, name in ((8, "tau_1"), (16, "tau_2"))
+    )
+    b = quadratic.point.outer_gradient
+    omega = torch.linalg.pinv(S2 @ quadratic.mean.A @ S1.T) @ (S2 @ b)
+    torch.testing.assert_close(estimate.direction_arrays["omega"], omega)
+    torch.testing.assert_close(estimate.v, S1.T @ omega)
+
+
+def test_error_falls_as_the_sketch_grows(capsys):
+    """With r_2 = r_1², as Theorem 2's constants ask; r_2 = O(r_1) is not enough where r_1 nears d."""
+    case = quadratic_case(length=60, condition=3.0, clients=2)
+    sizes, errors = [6, 12, 24, 48, 96], []
+    for r1 in sizes:
+        runs = []
+        for seed in range(10):
+            solver = NonIterative(r1, r1 * r1, seed=seed)
+            estimate, _ = solver.estimate(case.cohort, case.point, SolverState())
+            runs.append(float((estimate.v - case.v).norm() / case.v.norm()))
+        errors.append(sorted(runs)[5])
+    slope = math.log(errors[-1] / errors[0]) / math.log(sizes[-1] / sizes[0])
+    with capsys.disabled():
+        shown = ", ".join(f"{e:.3f}" for e in errors)
+        print(f"\nnon-iterative: ‖v - v*‖/‖v*‖ at r1 = {sizes}: {shown} (slope {slope:.2f})")
+    assert errors == sorted(errors, reverse=True)
+    assert slope < -0.2
+
+
+def test_reported_residual_estimates_the_true_one(quadratic):
+    for seed in range(5):
+        known, estimated = (
+            NonIterative(8, 400, seed=seed, check_residual=check).estimate(
+                quadratic.cohort, quadratic.point, SolverState()
+            )[0]
+            for check in (True, False)
+        )
+        assert 0.7 < estimated.residual / known.residual < 1.4
+
+
+def test_fresh_seeds_change_with_the_round_only(quadratic):
+    later = replace(quadratic.point, round=3)
+    for fresh in (True, False):
+        solver = NonIterative(8, 16, fresh_seeds=fresh)
+        v0, v3 = (
+            solver.estimate(quadratic.cohort, p, SolverState())[0].v
+            for p in (quadratic.point, later)
+        )
+        assert torch.equal(v0, v3) != fresh
+
+
+def test_a_rank_deficient_system_is_named_and_solved_with_the_least_norm(quadratic):
+    # Twice as many columns as parameters: ω is not unique, v is.
+    solver = NonIterative(80, 800, CurvatureSettings())
+    estimate, _ = solver.estimate(quadratic.cohort, quadratic.point, SolverState())
+    assert estimate.usable
+    assert "rank" in (estimate.advice or "")
+    assert float(estimate.direction_arrays["omega"].norm()) < 10 * float(quadratic.v.norm())
+
+
+def test_only_the_small_system_travels(quadratic):
+    before = quadratic.federation.traffic
+    NonIterative(4, 8).estimate(quadratic.cohort, quadratic.point, SolverState())
+    sent = quadratic.federation.traffic - before
+    assert sent.exchanges == 1
+    assert sent.bytes_up < len(quadratic.clients) * (4 * 8 * 8 + 200)
+
+
+@pytest.mark.parametrize(("r1", "r2"), [(0, 4), (8, 4)])
+def test_impossible_sizes_are_refused(r1, r2):
+    with pytest.raises(InputError, match="r2 >= r1 >= 1"):
+        NonIterative(r1, r2)
+
+
+def test_rows_at_rate_send_about_d_over_rate_numbers():
+    r1, r2 = NonIterative.rows_at_rate(112_074, 20)
+    assert r2 == 2 * r1
+    assert 0.95 < r1 * r2 / (112_074 / 20) <= 1.0
