@@ -27,7 +27,7 @@ def test_it_solves_the_sketched_system_of_dense_matrices(quadratic):
 
 
 def test_error_falls_as_the_sketch_grows(capsys):
-    """With r_2 = r_1², as Theorem 2's constants ask; r_2 = O(r_1) is not enough where r_1 nears d."""
+    """With r_2 = r_1², as Theorem 2 asks; r_2 = O(r_1) is not enough where r_1 nears d."""
     case = quadratic_case(length=60, condition=3.0, clients=2)
     sizes, errors = [6, 12, 24, 48, 96], []
     for r1 in sizes:

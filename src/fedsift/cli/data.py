@@ -60,7 +60,7 @@ def _list() -> None:
         place = {"embedded": "embedded", "hub": f"hub: {row.hub_id}"}
         where = place.get(row.where, f"{row.where}: {row.location}")
         table.add_row(row.name, str(row.classes), shape, row.description, where)
-    Console(highlight=False).print(table)
+    Console(highlight=False, markup=False).print(table)
 
 
 def _info(name: str) -> None:

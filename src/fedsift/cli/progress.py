@@ -8,13 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedsift.experiment.run import Observer
 
@@ -27,22 +21,24 @@ def progress(name: str, rounds: int) -> Iterator[Observer]:
     if not console.is_terminal:
         yield _plain(name, rounds)
         return
-    bar = Progress(
-        TextColumn("{task.description}", style="bold"),
+    bar = Progress(  # where it is narrow, the bar and the time left go first
+        TextColumn(f"{name:12} {{task.completed}}/{rounds}", style="bold"),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
         TextColumn("{task.fields[figures]}"),
         TimeRemainingColumn(),
         console=console,
     )
     with bar:
-        task = bar.add_task(f"{name:12}", total=rounds, figures="")
         seen = _Figures()
 
         def observe(record: dict[str, Any]) -> None:
+            if not bar.tasks:  # not before: bad input shows no bar
+                bar.add_task(name, total=rounds, figures="")
+            task = bar.tasks[0].id
             bar.update(task, completed=record["round"], figures=seen.text(record))
             for event in record["events"]:
-                bar.console.print(f"round {record['round']}: {event}", style="yellow")
+                text = f"round {record['round']}: {event}"
+                bar.console.print(text, style="yellow", markup=False)
 
         yield observe
 
@@ -73,5 +69,5 @@ class _Figures:
             if record.get(key) is not None:
                 self._latest[key] = record[key]
         self._bytes += record["bytes_up"] + record["bytes_down"]
-        shown = [f"{keys[k]} {v:.3f}" for k, v in self._latest.items()]
+        shown = [f"{keys[k]} {v:{'.3f' if v < 1e3 else '.1e'}}" for k, v in self._latest.items()]
         return "  ".join([*shown, f"{self._bytes / 1e6:.1f} MB"])

@@ -62,8 +62,8 @@ class Config:
     )
     clients: int = _key(0, "data", "number of clients M; 0: the dataset's own", low=0)
     samples_per_client: int = _key(0, "data", "samples a client; 0: the dataset's own", low=0)
-    validation_size: int = _key(0, "data", "clean samples at the server; 0: as above", low=0)
-    test_size: int = _key(0, "data", "test samples; 0: as above", low=0)
+    validation_size: int = _key(0, "data", "clean samples at the server; 0: the same", low=0)
+    test_size: int = _key(0, "data", "test samples; 0: the same", low=0)
     noise: str = _key(
         "symmetric", "data", "how labels are made wrong", choices=("symmetric", "pair", "none")
     )
@@ -175,7 +175,8 @@ def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and name not in TABLES:
-            raise ConfigError(f"unknown table [{name}]{_hint(name, TABLES)}")
+            hint = _hint(name, TABLES).replace("'", "[", 1).replace("'", "]")
+            raise ConfigError(f"unknown table [{name}]{hint}")
         keys = value if isinstance(value, Mapping) else {name: value}
         for key in keys:
             if key not in KEYS:
@@ -183,6 +184,8 @@ def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
             table = KEYS[key].metadata["table"]
             if keys is value and table != name:
                 raise ConfigError(f"key '{key}' is in table [{name}]; move it to [{table}]")
+            if key in flat:
+                raise ConfigError(f"key '{key}' is given twice, in a table and without; drop one")
         flat |= keys
     return flat
 

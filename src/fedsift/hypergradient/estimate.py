@@ -55,7 +55,7 @@ class CurvatureSettings:
 class SolverState:
     """What an estimator keeps between rounds.
 
-    ``fresh`` is True until clients have been asked: error memory that they kept from before is void.
+    ``fresh`` is True until clients have been asked: what error they kept from before is void.
     """
 
     v: Tensor | None = None

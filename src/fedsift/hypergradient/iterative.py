@@ -45,7 +45,7 @@ class Constant:
 
     step: float
 
-    def __call__(self, i: int) -> float:
+    def __call__(self, i: int) -> float:  # noqa: ARG002
         """Return α_i."""
         return self.step
 

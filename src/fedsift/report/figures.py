@@ -15,12 +15,12 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from fedsift.audit import THRESHOLD
 from fedsift.report.compare import Setting, Variant
 from fedsift.report.drawing import new_axes, style, to_svg
 from fedsift.report.palette import GREY, INK, Dash
 
 BINS = 25
-THRESHOLD = 0.5
 MANY_POINTS = 25
 MEGABYTE = 1e6
 LOG_SPAN = 30

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.resources
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import jinja2
 
 from fedsift.errors import InputError
+from fedsift.files import write_text
 from fedsift.report.compare import Setting, settings
 from fedsift.report.figures import Chart, charts
 from fedsift.report.palette import css
@@ -55,7 +55,7 @@ def write_report(folders: Iterable[str | Path], out: str | Path) -> Path:
     if out.is_dir():
         raise InputError(f"{out} is a folder; give the name of an HTML file to write")
     page = render([load_run(folder) for folder in unique])
-    _write_atomically(out, page)
+    _write(out, page)
     return out
 
 
@@ -176,14 +176,9 @@ def _unbroken(text: str) -> str:
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def _write(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # A file in a temporary folder gets the usual permissions; a temporary file would not.
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".report-") as folder:
-            draft = Path(folder) / path.name
-            draft.write_text(text, encoding="utf-8", newline="\n")
-            draft.replace(path)
+        write_text(path, text)
     except OSError as error:
         raise InputError(
             f"{path} cannot be written ({error.strerror}); choose another place"

@@ -1,0 +1,58 @@
+"""A run that takes milliseconds, and what a run folder holds apart from the clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fedsift.experiment.config import Config
+
+TINY = {
+    "clients": 3,
+    "samples_per_client": 20,
+    "validation_size": 30,
+    "test_size": 40,
+    "model": "linear",
+    "local_steps": 2,
+    "batch_size": 8,
+    "rate": 5.0,
+    "rounds": 6,
+    "checkpoint_every": 2,
+}
+
+MakeConfig = Callable[..., Config]
+
+
+@pytest.fixture
+def tiny() -> MakeConfig:
+    """Return a function that makes a tiny configuration; keywords are keys."""
+
+    def make(method: str = "iter-sketch", **keys: Any) -> Config:
+        return Config(**{**TINY, "method": method, **keys})
+
+    return make
+
+
+@pytest.fixture
+def outcome() -> Callable[[Path], dict[str, Any]]:
+    """Return a function that reads all of a finished run that must not depend on the clock."""
+
+    def read(folder: Path) -> dict[str, Any]:
+        lines = (folder / "rounds.jsonl").read_text().splitlines()
+        records = [{**json.loads(line), "seconds": None} for line in lines]
+        tables = sorted(folder.glob("clients/*/weights.parquet"))
+        summary = json.loads((folder / "summary.json").read_text())
+        return {
+            "config": (folder / "config.toml").read_text(),
+            "rounds": records,
+            "summary": {**summary, "seconds": None},
+            "model": (folder / "model.safetensors").read_bytes(),
+            "weights": {path.parent.name: pd.read_parquet(path).to_dict() for path in tables},
+        }
+
+    return read
