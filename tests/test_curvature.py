@@ -5,7 +5,7 @@ import torch
 from torch.func import hessian as dense_hessian
 from torch.func import jacrev
 
-from fedsift.curvature import CURVATURES, gauss_newton, hessian, products
+from fedsift.curvature import CURVATURES, bend, products, push
 from fedsift.errors import InputError
 from fedsift.problem import LossPair, hessian_product
 
@@ -26,49 +26,79 @@ def _dense_gauss_newton(case):
     return G + problem.l2 * torch.eye(len(case.y)).double()
 
 
-def test_hessian_matches_dense(conv):
-    operator = hessian(conv.problem, conv.x, conv.y, conv.batch)
-    torch.testing.assert_close(operator.product(conv.v), _dense_hessian(conv) @ conv.v, **TIGHT)
+@pytest.fixture(scope="module")
+def dense(conv):
+    return {"hessian": _dense_hessian(conv), "gauss-newton": _dense_gauss_newton(conv)}
 
 
-def test_hessian_matches_the_plain_version(conv):
-    operator = hessian(conv.problem, conv.x, conv.y, conv.batch)
+def _operator(case, kind, make, damping=0.0):
+    return getattr(CURVATURES[kind], make)(case.problem, case.x, case.y, case.batch, damping)
+
+
+every = [
+    pytest.mark.parametrize("kind", CURVATURES),
+    pytest.mark.parametrize("make", ["once", "repeated"]),
+]
+
+
+@every[0]
+@every[1]
+def test_products_match_the_dense_matrix(conv, dense, kind, make):
+    operator = _operator(conv, kind, make)
+    for v in (conv.v, 3 * conv.y):  # made once, applied twice
+        torch.testing.assert_close(operator.product(v), dense[kind] @ v, **TIGHT)
+
+
+@every[1]
+def test_hessian_matches_the_plain_version(conv, make):
     plain = hessian_product(conv.problem, conv.x, conv.y, conv.batch, conv.v)
-    torch.testing.assert_close(operator.product(conv.v), plain, **TIGHT)
+    torch.testing.assert_close(_operator(conv, "hessian", make).product(conv.v), plain, **TIGHT)
 
 
-def test_gauss_newton_matches_dense(conv):
-    operator = gauss_newton(conv.problem, conv.x, conv.y, conv.batch)
-    dense = _dense_gauss_newton(conv)
-    torch.testing.assert_close(operator.product(conv.v), dense @ conv.v, **TIGHT)
-
-
-def test_gauss_newton_is_positive_where_the_hessian_is_not(conv):
-    assert torch.linalg.eigvalsh(_dense_hessian(conv))[0] < 0
-    operator = gauss_newton(conv.problem, conv.x, conv.y, conv.batch)
+def test_gauss_newton_is_positive_where_the_hessian_is_not(conv, dense):
+    assert torch.linalg.eigvalsh(dense["hessian"])[0] < 0
+    operator = _operator(conv, "gauss-newton", "repeated")
     matrix = products(operator, torch.eye(len(conv.y)).double())
     assert torch.linalg.eigvalsh(matrix)[0] > 0.9 * conv.problem.l2
 
 
-@pytest.mark.parametrize("kind", CURVATURES)
-def test_damping_adds_to_the_diagonal(conv, kind):
-    plain, damped = (
-        CURVATURES[kind](conv.problem, conv.x, conv.y, conv.batch, damping=d) for d in (0.0, 0.7)
-    )
+@every[0]
+@every[1]
+def test_damping_adds_to_the_diagonal(conv, kind, make):
+    plain, damped = (_operator(conv, kind, make, damping=d) for d in (0.0, 0.7))
     difference = damped.product(conv.v) - plain.product(conv.v)
     torch.testing.assert_close(difference, 0.7 * conv.v, **TIGHT)
 
 
-@pytest.mark.parametrize("kind", CURVATURES)
-@pytest.mark.parametrize("chunk", [1, 3, 100])
-def test_products_are_single_products(conv, kind, chunk):
-    operator = CURVATURES[kind](conv.problem, conv.x, conv.y, conv.batch)
+@every[0]
+def test_products_are_single_products(conv, kind):
+    operator = _operator(conv, kind, "repeated")
     columns = torch.stack([conv.v, conv.y, 2 * conv.v, conv.v.sin()], dim=1)
     expected = torch.stack([operator.product(c) for c in columns.T], dim=1)
-    torch.testing.assert_close(products(operator, columns, chunk), expected, **TIGHT)
+    torch.testing.assert_close(products(operator, columns), expected, **TIGHT)
+
+
+def test_one_pass_gives_outputs_and_their_derivative(conv):
+    tangent = push(conv.problem, conv.y, conv.batch, conv.v)
+    J = jacrev(lambda y: conv.problem.outputs(y, conv.batch))(conv.y)
+    torch.testing.assert_close(tangent.outputs, conv.problem.outputs(conv.y, conv.batch))
+    torch.testing.assert_close(tangent.along, J @ conv.v, **TIGHT)
+    u = tangent.along.cos()
+    torch.testing.assert_close(tangent.pull(u), torch.einsum("nid,ni->d", J, u), **TIGHT)
+    assert not tangent.along.requires_grad
+
+
+def test_bend_is_the_hessian_of_the_output_loss(conv):
+    outputs = conv.problem.outputs(conv.y, conv.batch)
+    Q = dense_hessian(lambda o: conv.problem.output_loss(conv.x, o, conv.batch))(outputs)
+    u = outputs.sin()
+    expected = torch.einsum("nimj,mj->ni", Q, u)
+    torch.testing.assert_close(
+        bend(conv.problem, conv.x, outputs, conv.batch)(u), expected, **TIGHT
+    )
 
 
 def test_gauss_newton_refuses_a_problem_without_outputs():
     pair = LossPair(lambda x, y, b: y @ y, lambda x, y, b: y @ y, start=torch.zeros(1))
     with pytest.raises(InputError, match="use curvature 'hessian'"):
-        gauss_newton(pair, torch.zeros(1), torch.ones(2), None)
+        CURVATURES["gauss-newton"].once(pair, torch.zeros(1), torch.ones(2), None, 0.0)

@@ -147,7 +147,7 @@ def _where(site: Site, state: SiteState, request: Request) -> tuple[Tensor, Tens
 
 def _curvature(site: Site, x: Tensor, y: Tensor, request: Request) -> Callable[[Tensor], Tensor]:
     """Return the client's curvature, over all its samples or a drawn batch, in chunks."""
-    make = CURVATURES[str(request.scalars["curvature"])]
+    kind = CURVATURES[str(request.scalars["curvature"])]
     damping = _number(request, "damping")
     size = int(_number(request, "curvature_batch"))
     batch = site.batch
@@ -158,8 +158,10 @@ def _curvature(site: Site, x: Tensor, y: Tensor, request: Request) -> Callable[[
     def apply(v: Tensor) -> Tensor:
         out = torch.zeros_like(v)
         for part in chunks(batch, CHUNK):
-            operator = make(site.problem, x, y, part, damping)
-            product = operator.product(v) if v.ndim == 1 else products(operator, v)
+            if v.ndim == 1:
+                product = kind.once(site.problem, x, y, part, damping).product(v)
+            else:
+                product = products(kind.repeated(site.problem, x, y, part, damping), v)
             out += (len(part) / len(batch)) * product
         return out
 

@@ -51,7 +51,7 @@ def test_toml_has_every_key_in_one_table():
         ({"rho": ["a", "b"]}, "rho is 'a'; it must be a number"),
         ({"raet": 5}, "unknown key 'raet'; did you mean 'rate'?"),
         ({"solver": {"raet": 5}}, "unknown key 'raet'; did you mean 'rate'?"),
-        ({"sovler": {"rate": 5}}, "unknown table [sovler]; did you mean [solver]?"),
+        ({"sovler": {"rate": 5}}, "unknown table [sovler]; did you mean 'solver'?"),
         ({"data": {"rate": 5}}, "key 'rate' is in table [data]; move it to [solver]"),
         ({"rate": 5, "solver": {"rate": 6}}, "key 'rate' is given twice"),
     ],
@@ -114,9 +114,15 @@ def test_broken_file_is_named(tmp_path, content):
     ("given", "sizes"),  # Section 5 of the paper
     [
         ({"dataset": "mnist"}, ("iid", 10, 500, 500, 0.4, "paper_cnn")),
-        ({"dataset": "cifar10", "split": "non-iid"}, ("iid", 10, 500, 500, (0.2, 0.9), "paper_cnn")),
+        (
+            {"dataset": "cifar10", "split": "non-iid"},
+            ("iid", 10, 500, 500, (0.2, 0.9), "paper_cnn"),
+        ),
         ({"dataset": "femnist"}, ("writer", 10, 0, 0, 0.4, "paper_cnn")),
-        ({"dataset": "mnist", "clients": 3, "model": "linear"}, ("iid", 3, 500, 500, 0.4, "linear")),
+        (
+            {"dataset": "mnist", "clients": 3, "model": "linear"},
+            ("iid", 3, 500, 500, 0.4, "linear"),
+        ),
         ({"dataset": "digits", "rho": 0.0}, ("iid", 10, 100, 200, 0.0, "digits_cnn")),
     ],
 )

@@ -175,8 +175,7 @@ def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and name not in TABLES:
-            hint = _hint(name, TABLES).replace("'", "[", 1).replace("'", "]")
-            raise ConfigError(f"unknown table [{name}]{hint}")
+            raise ConfigError(f"unknown table [{name}]{_hint(name, TABLES)}")
         keys = value if isinstance(value, Mapping) else {name: value}
         for key in keys:
             if key not in KEYS:

@@ -1,0 +1,109 @@
+"""A checkpoint gives back every number, and only to the configuration that wrote it."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedsift.algorithms import ServerState
+from fedsift.client import SiteState
+from fedsift.errors import InputError
+from fedsift.experiment.checkpoint import Checkpoint, fingerprint, load_latest, save
+from fedsift.experiment.config import KEYS
+from fedsift.hypergradient import SolverState
+from fedsift.messages import Traffic
+from fedsift.randomness import generator
+
+
+def normal(name: str, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=generator(0, name))
+
+
+def full(next_round: int = 4) -> Checkpoint:
+    solver = SolverState(normal("v", 7), normal("memory", 2, 3), False, 0.25, 2)
+    state = ServerState(normal("y", 7), normal("x", 3), solver)
+    clients = {
+        m: SiteState(normal(f"x{m}", 5), normal(f"a{m}", 5), normal(f"m{m}", 7)) for m in (0, 11)
+    }
+    return Checkpoint(next_round, state, clients, Traffic(10**12, 2, 3), 1.5)
+
+
+def bare(next_round: int = 1) -> Checkpoint:
+    state = ServerState(normal("y", 7).double())
+    return Checkpoint(next_round, state, {3: SiteState(x=torch.ones(2))}, Traffic(), 0.0)
+
+
+def plain(point: Checkpoint) -> dict:
+    """All of a checkpoint as lists and numbers."""
+
+    def show(value):
+        return None if value is None else (str(value.dtype), value.tolist())
+
+    solver = point.state.solver
+    return {
+        "scalars": (point.next_round, point.seconds, vars(point.traffic)),
+        "solver": (solver.fresh, solver.step_scale, solver.resets),
+        "server": [show(t) for t in (point.state.y, point.state.x, solver.v, solver.memory)],
+        "clients": {
+            m: [show(t) for t in (s.x, s.average, s.memory)] for m, s in point.clients.items()
+        },
+    }
+
+
+@pytest.mark.parametrize("point", [full(), bare()], ids=["full", "bare"])
+def test_everything_comes_back(tmp_path, tiny, point):
+    save(tmp_path, tiny(), point)
+    assert plain(load_latest(tmp_path, tiny())) == plain(point)
+
+
+def test_a_client_may_share_one_tensor(tmp_path, tiny):
+    x = torch.ones(4)
+    point = replace(bare(), clients={0: SiteState(x=x, average=x, memory=x[:2])})
+    save(tmp_path, tiny(), point)
+    assert plain(load_latest(tmp_path, tiny())) == plain(point)
+
+
+def test_the_newest_of_two_is_read_and_older_ones_go(tmp_path, tiny):
+    for k in (2, 4, 10, 100):
+        save(tmp_path, tiny(), bare(k))
+    assert len(list(tmp_path.iterdir())) == 2
+    assert load_latest(tmp_path, tiny()).next_round == 100
+
+
+def test_there_may_be_none(tmp_path, tiny):
+    assert load_latest(tmp_path / "nothing", tiny()) is None
+
+
+def test_file_that_a_crash_left_is_ignored(tmp_path, tiny):
+    whole = save(tmp_path, tiny(), bare(2)).read_bytes()
+    (tmp_path / ".round-000004.safetensors.x7k").write_bytes(whole[: len(whole) // 2])
+    assert load_latest(tmp_path, tiny()).next_round == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint", None])
+def test_other_file_is_refused(tmp_path, tiny, content):
+    path = save(tmp_path, tiny(), full())
+    path.write_bytes(path.read_bytes()[:-8] if content is None else content)
+    with pytest.raises(InputError, match=r"round-000004\.safetensors is not a fedsift checkpoint"):
+        load_latest(tmp_path, tiny())
+
+
+def test_other_configuration_is_refused(tmp_path, tiny):
+    save(tmp_path, tiny(rate=5), full())
+    with pytest.raises(InputError, match="made with another configuration"):
+        load_latest(tmp_path, tiny(rate=6))
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_fingerprint_ignores_only_how_long_and_where(tiny, name):
+    config = tiny()
+    value = getattr(config, name)
+    choices = KEYS[name].metadata["choices"]
+    if choices:
+        other = next(choice for choice in choices if choice != value)
+    elif isinstance(value, bool):
+        other = not value
+    else:
+        other = "cpu" if isinstance(value, str) else 1 if value != 1 else 2
+    changed = fingerprint(replace(config, **{name: other})) != fingerprint(config)
+    assert changed == (name not in {"rounds", "device", "eval_every", "checkpoint_every"})

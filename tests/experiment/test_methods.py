@@ -1,0 +1,72 @@
+"""The table of methods: each builds, and sends what its rate allows."""
+
+import pytest
+
+from fedsift.algorithms import CommFedBiO, FedAvg
+from fedsift.compress import CountSketch, TopK
+from fedsift.errors import InputError
+from fedsift.experiment.methods import METHODS
+from fedsift.hypergradient import Iterative, NonIterative, Theorem
+
+LENGTH = 1000
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_local_steps_are_those_of_the_configuration(tiny, name):
+    config = tiny(name, local_steps=7, inner_lr=0.3, batch_size=5)
+    local = METHODS[name].build(config, LENGTH).local
+    assert (local.steps, local.lr, local.batch_size) == (7, 0.3, 5)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_weights_are_learned_by_comm_fedbio_only(tiny, name):
+    algorithm = METHODS[name].build(tiny(name), LENGTH)
+    assert METHODS[name].learns_weights == isinstance(algorithm, CommFedBiO)
+    assert METHODS[name].learns_weights != isinstance(algorithm, FedAvg)
+
+
+def test_only_the_oracle_needs_the_truth():
+    assert [name for name, method in METHODS.items() if method.needs_truth] == ["oracle"]
+
+
+@pytest.mark.parametrize("rate", [1, 4, 20, 100])
+def test_compressor_sends_d_over_rate_numbers(tiny, rate):
+    topk = METHODS["iter-topk"].build(tiny("iter-topk", rate=rate), LENGTH).estimator
+    sketch = METHODS["iter-sketch"].build(tiny("iter-sketch", rate=rate), LENGTH).estimator
+    assert isinstance(topk, Iterative)
+    assert topk.feedback.compressor == TopK(LENGTH, LENGTH // rate)
+    assert sketch.feedback.compressor == CountSketch(LENGTH, 5, LENGTH // (5 * rate), 0)
+
+
+@pytest.mark.parametrize("rate", [2, 10, 50])
+def test_sketched_system_has_about_d_over_rate_numbers(tiny, rate):
+    estimator = METHODS["non-iter"].build(tiny("non-iter", rate=rate), LENGTH).estimator
+    assert isinstance(estimator, NonIterative)
+    assert estimator.r2 == 2 * estimator.r1
+    assert estimator.r1 * estimator.r2 <= LENGTH / rate < 2 * (estimator.r1 + 1) ** 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "rows"), [({"r1": 6}, (6, 12)), ({"r1": 6, "r2": 9}, (6, 9)), ({"r2": 99}, (10, 99))]
+)
+def test_sketched_system_has_the_rows_that_are_given(tiny, keys, rows):
+    estimator = METHODS["non-iter"].build(tiny("non-iter", **keys), LENGTH).estimator
+    assert (estimator.r1, estimator.r2) == rows
+
+
+def test_schedule_of_the_theorem(tiny):
+    config = tiny("iter-topk", schedule="theorem", mu=0.5, shift=9.0)
+    assert METHODS["iter-topk"].build(config, LENGTH).estimator.schedule == Theorem(0.5, 9.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "keys", "message"),
+    [
+        ("iter-sketch", {"heavy": 1001}, "heavy is 1001.*1000"),
+        ("non-iter", {"r1": 1001}, "r1 is 1001 but the model has 1000 parameters"),
+        ("non-iter", {"r1": 6, "r2": 5}, "r2 >= r1"),
+    ],
+)
+def test_more_than_the_model_has_is_refused(tiny, method, keys, message):
+    with pytest.raises(InputError, match=message):
+        METHODS[method].build(tiny(method, **keys), LENGTH)
