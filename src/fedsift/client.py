@@ -18,10 +18,10 @@ from torch import Tensor
 from fedsift.algorithms.comm_fedbio import OuterStep
 from fedsift.algorithms.fedavg import LocalSteps, local_sgd
 from fedsift.compress import SparseEmbedding, feedback_for, from_spec
-from fedsift.curvature import CURVATURES, products
+from fedsift.curvature import CURVATURES, bend, cross_from, products, push
 from fedsift.errors import FedsiftError, InputError
 from fedsift.messages import Action, Reply, Request, Scalar
-from fedsift.problem import Problem, chunks, cross_product
+from fedsift.problem import Composite, Problem, chunks, cross_product
 from fedsift.randomness import generator
 
 CHUNK = 100  # samples in one pass: larger ones leave the cache and are slower, and need more memory
@@ -83,14 +83,18 @@ def _train(site: Site, state: SiteState, request: Request) -> Outcome:
 def _product(site: Site, state: SiteState, request: Request) -> Outcome:
     """Algorithm 2, line 5: a compressed Hessian product."""
     x, y, state = _where(site, state, request)
-    v = _array(request, "v")
-    operator = _curvature(site, x, y, request)
-    product = operator(v)
+    product = _curvature(site, x, y, request)(_array(request, "v"))
+    arrays, scalars, state = _compressed(product, state, request)
+    return arrays, scalars, state
+
+
+def _compressed(product: Tensor, state: SiteState, request: Request) -> Outcome:
+    """Return S(∇²_yy g_m v), with the error memory where the client keeps it."""
     feedback = feedback_for(from_spec(json.loads(str(request.scalars["compressor"]))))
     memory = None if request.scalars["fresh"] else state.memory
     payload, memory = feedback.client(product, _number(request, "step"), memory)
     scalars: dict[str, Scalar] = {
-        "curvature": float(v @ product),
+        "curvature": float(_array(request, "v") @ product),
         "error": 0.0 if memory is None else float(memory.norm()),
     }
     return {"product": payload}, scalars, replace(state, memory=memory)
@@ -110,18 +114,29 @@ def _outer(site: Site, state: SiteState, request: Request) -> Outcome:
     """∇²_xy g_m v; and the outer step if x is this client's own."""
     x, y, state = _where(site, state, request)
     v = _direction(request, len(y))
-    n = len(site.batch)
-    cross = torch.zeros_like(x)
-    for part in chunks(site.batch, CHUNK):
-        cross += (len(part) / n) * cross_product(site.problem, x, y, part, v)
+    return _moved(site, x, _cross(site, x, y, site.batch, v), state, request)
+
+
+def _moved(site: Site, x: Tensor, cross: Tensor, state: SiteState, request: Request) -> Outcome:
+    """Step the client's own x along the hypergradient; a shared x is the server's to step."""
     if state.x is None:
         return {"cross": cross}, {}, state
-    share = n / _number(request, "total_samples")
+    share = len(site.batch) / _number(request, "total_samples")
     outer = OuterStep(_number(request, "outer_lr"), str(request.scalars["outer_rule"]))
     # ∇h = −(N_m/N) ∇²_xy g_m v: F does not depend on a private x.
     new = site.problem.project(x - outer.change(-share * cross))
     average = new if state.average is None else AVERAGING * state.average + (1 - AVERAGING) * new
     return {}, {}, replace(state, x=new, average=average)
+
+
+def _step(site: Site, state: SiteState, request: Request) -> Outcome:
+    """Single loop: local steps, product and outer step, all at the same (x_k, y_k, v_k)."""
+    x, y, state = _where(site, state, request)
+    trained, scalars, state = _train(site, state, request)
+    product, cross = _product_and_cross(site, x, y, request)
+    payload, extra, state = _compressed(product, state, request)
+    moved, _, state = _moved(site, x, cross, state, request)
+    return {**trained, **payload, **moved}, {**scalars, **extra}, state
 
 
 AVERAGING = 0.9  # weight of the past in the mean of x over rounds
@@ -131,6 +146,7 @@ _ACTIONS: dict[Action, Callable[[Site, SiteState, Request], Outcome]] = {
     Action.PRODUCT: _product,
     Action.SKETCH: _sketch,
     Action.OUTER: _outer,
+    Action.STEP: _step,
 }
 
 
@@ -149,11 +165,7 @@ def _curvature(site: Site, x: Tensor, y: Tensor, request: Request) -> Callable[[
     """Return the client's curvature, over all its samples or a drawn batch, in chunks."""
     kind = CURVATURES[str(request.scalars["curvature"])]
     damping = _number(request, "damping")
-    size = int(_number(request, "curvature_batch"))
-    batch = site.batch
-    if 0 < size < len(batch):
-        source = generator(site.seed, request.round, site.client, "curvature")
-        batch = batch.take(torch.randperm(len(batch), generator=source)[:size])
+    batch, _ = _draw(site, request)
 
     def apply(v: Tensor) -> Tensor:
         out = torch.zeros_like(v)
@@ -166,6 +178,42 @@ def _curvature(site: Site, x: Tensor, y: Tensor, request: Request) -> Callable[[
         return out
 
     return apply
+
+
+def _cross(site: Site, x: Tensor, y: Tensor, batch: Any, v: Tensor) -> Tensor:
+    """Return ∇²_xy g_m v as far as these samples go: the parts of a batch add up."""
+    cross = torch.zeros_like(x)
+    for part in chunks(batch, CHUNK):
+        share = len(part) / len(site.batch)
+        cross += share * cross_product(site.problem, x, y, part, v)
+    return cross
+
+
+def _product_and_cross(site: Site, x: Tensor, y: Tensor, request: Request) -> tuple[Tensor, Tensor]:
+    """Return ∇²_yy g_m v and ∇²_xy g_m v; with Gauss-Newton one pass along v serves both."""
+    v, problem = _array(request, "v"), site.problem
+    if request.scalars["curvature"] != "gauss-newton" or not isinstance(problem, Composite):
+        return _curvature(site, x, y, request)(v), _cross(site, x, y, site.batch, v)
+    drawn, rest = _draw(site, request)
+    product, cross = problem.l2 * v, torch.zeros_like(x)
+    for part in chunks(drawn, CHUNK):
+        tangent = push(problem, y, part, v)
+        bent = bend(problem, x, tangent.outputs, part)(tangent.along)
+        product = product + (len(part) / len(drawn)) * tangent.pull(bent)
+        cross += (len(part) / len(site.batch)) * cross_from(problem, x, tangent, part)
+    if rest is not None:
+        cross += _cross(site, x, y, rest, v)
+    return product, cross
+
+
+def _draw(site: Site, request: Request) -> tuple[Any, Any | None]:
+    """Split a client's samples into the drawn curvature batch and the rest."""
+    size, n = int(_number(request, "curvature_batch")), len(site.batch)
+    if not 0 < size < n:
+        return site.batch, None
+    source = generator(site.seed, request.round, site.client, "curvature")
+    order = torch.randperm(n, generator=source)
+    return site.batch.take(order[:size]), site.batch.take(order[size:])
 
 
 def _direction(request: Request, length: int) -> Tensor:

@@ -85,6 +85,17 @@ def bend(problem: Composite, x: Tensor, outputs: Tensor, batch: Any) -> Callable
     return lambda u: transpose(u)[0]
 
 
+def cross_from(problem: Composite, x: Tensor, tangent: Tangent, batch: Any) -> Tensor:
+    """Return ∇²_xy g v from J v: ∇_x ⟨∇_outputs loss(x), J v⟩, since l2 does not depend on x."""
+
+    def slope(x_: Tensor) -> Tensor:
+        gradient: Tensor = grad(lambda o: problem.output_loss(x_, o, batch))(tangent.outputs)
+        return (gradient * tangent.along).sum()
+
+    cross: Tensor = grad(slope)(x)
+    return cross
+
+
 def hessian_once(problem: Problem, x: Tensor, y: Tensor, batch: Any, damping: float) -> Shifted:
     """Make the Hessian by keeping the graph of the gradient; a product is a pass back."""
 

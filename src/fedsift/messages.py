@@ -9,7 +9,7 @@ with those that answered, weigh them by N_m, stop when they are too few.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -31,6 +31,24 @@ class Action(StrEnum):
     PRODUCT = "product"
     SKETCH = "sketch"
     OUTER = "outer"
+    STEP = "step"
+
+
+@dataclass(frozen=True)
+class Versioned:
+    """An array that clients keep: those that have the version before get the difference only.
+
+    ``value`` is what every client ends up with. Without a ``difference`` all get it whole.
+    """
+
+    value: Tensor
+    version: int
+    difference: Payload | None = None
+
+    def sent(self, known: int | None) -> Payload:
+        """Return what travels to a client that has version ``known``."""
+        current = self.difference is not None and known == self.version - 1
+        return self.difference if current and self.difference is not None else self.value
 
 
 @dataclass(frozen=True)
@@ -39,13 +57,24 @@ class Request:
 
     action: Action
     round: int
-    arrays: Mapping[str, Payload] = field(default_factory=dict)
+    arrays: Mapping[str, Payload | Versioned] = field(default_factory=dict)
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
 
-    def num_bytes(self) -> int:
-        """Return the size of the encoded request."""
-        envelope = {"action": self.action.value, "round": self.round, **self.scalars}
-        return wire.size(envelope) + sum(wire.size(a) for a in self.arrays.values())
+    def plain(self) -> Request:
+        """Return the request as a client reads it, versioned arrays unpacked."""
+        arrays = {n: a.value if isinstance(a, Versioned) else a for n, a in self.arrays.items()}
+        return replace(self, arrays=arrays)
+
+    def num_bytes(self, known: Mapping[str, int] | None = None) -> int:
+        """Return the encoded size for a client that has these versions."""
+        envelope: dict[str, Scalar] = {"action": self.action.value, "round": self.round}
+        total = 0
+        for name, array in self.arrays.items():
+            if isinstance(array, Versioned):
+                envelope[f"{name}_version"] = array.version
+                array = array.sent((known or {}).get(name))  # noqa: PLW2901
+            total += wire.size(array)
+        return total + wire.size({**envelope, **self.scalars})
 
 
 @dataclass(frozen=True)

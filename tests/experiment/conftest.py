@@ -13,7 +13,7 @@ import pytest
 from fedsift.experiment.config import Config
 
 TINY = {
-    "clients": 3,
+    "clients": 2,
     "samples_per_client": 20,
     "validation_size": 30,
     "test_size": 40,

@@ -104,6 +104,14 @@ def test_fingerprint_ignores_only_how_long_and_where(tiny, name):
     elif isinstance(value, bool):
         other = not value
     else:
-        other = "cpu" if isinstance(value, str) else 1 if value != 1 else 2
+        other = (
+            "cpu"
+            if isinstance(value, str)
+            else 1
+            if value != 1
+            else 0.5
+            if isinstance(value, float)
+            else 2
+        )
     changed = fingerprint(replace(config, **{name: other})) != fingerprint(config)
     assert changed == (name not in {"rounds", "device", "eval_every", "checkpoint_every"})

@@ -39,10 +39,10 @@ def test_evaluation_changes_nothing(tiny):
 
 
 def test_evaluation_against_plain_torch_and_sklearn(tiny):
-    setup = from_config(tiny(rounds=4, outer_lr=0.5).resolve())
+    setup = from_config(tiny(rounds=2, initial_weight=0.5).resolve())
     state = [done.state for done in rounds(setup, setup.initial_state(), 0)][-1]
     module, (inputs, labels) = setup.model.to_module(state.y), setup.data.test
-    weights = torch.cat([setup.federation.states[m].average for m in range(3)])
+    weights = torch.cat([setup.federation.states[m].average for m in range(2)])
     found = evaluate(setup, state)
     held, held_labels = setup.data.validation
     loss = torch.nn.functional.cross_entropy(module(held), held_labels)

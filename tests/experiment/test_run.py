@@ -14,13 +14,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from fedsift.data import build
 from fedsift.errors import InputError, RunError
 from fedsift.experiment.methods import METHODS
 from fedsift.experiment.run import execute, read_config
 from fedsift.federation import LocalFederation
 from fedsift.messages import Action
-
-BILEVEL = ("iter-sketch", "iter-topk", "non-iter")
 
 
 def stop_after(k: int, error: type[BaseException] = KeyboardInterrupt):
@@ -39,7 +38,7 @@ def test_folder_has_everything_about_the_run(tmp_path, tiny):
         "rounds.jsonl",
         "summary.json",
         "model.safetensors",
-        *(f"clients/{m}/weights.parquet" for m in range(3)),
+        *(f"clients/{m}/weights.parquet" for m in range(2)),
         *(f"checkpoint/round-00000{k}.safetensors" for k in (4, 6)),
     }
     assert json.loads((tmp_path / "run/summary.json").read_text()) == summary
@@ -47,7 +46,7 @@ def test_folder_has_everything_about_the_run(tmp_path, tiny):
 
 
 def test_summary_is_the_last_round_and_the_totals(tmp_path, tiny):
-    summary = execute(tiny(rho=0.25, outer_lr=0.5), tmp_path)
+    summary = execute(tiny(rho=0.25, initial_weight=0.5), tmp_path)
     records = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
     last = records[-1]
     for key in ("test_accuracy", "f1", "precision", "recall", "auc"):
@@ -72,8 +71,6 @@ def test_summary_has_no_detection_without_weights(tmp_path, tiny, method):
 
 
 def test_saved_model_has_the_accuracy_of_the_summary(tmp_path, tiny):
-    from fedsift.data import build
-
     summary = execute(tiny(), tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     c = tiny().resolve()
@@ -83,21 +80,15 @@ def test_saved_model_has_the_accuracy_of_the_summary(tmp_path, tiny):
     assert summary["test_accuracy"] == float((logits.argmax(1) == labels).double().mean())
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_same_seed_gives_the_same_files(tmp_path, tiny, outcome, method):
-    for name in ("a", "b"):
-        execute(tiny(method), tmp_path / name)
-    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
-
-
 def test_other_seed_gives_another_model(tmp_path, tiny, outcome):
     for seed in (0, 1):
         execute(tiny(seed=seed), tmp_path / str(seed))
     assert outcome(tmp_path / "0")["model"] != outcome(tmp_path / "1")["model"]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("every", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("method", "every"), [*((name, 2) for name in METHODS), ("iter-topk", 1), ("iter-topk", 100)]
+)
 def test_interrupted_run_goes_on_bit_equal(tmp_path, tiny, outcome, method, every):
     config = tiny(method, checkpoint_every=every)
     execute(config, tmp_path / "whole")
@@ -108,9 +99,9 @@ def test_interrupted_run_goes_on_bit_equal(tmp_path, tiny, outcome, method, ever
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("method", BILEVEL)
+@pytest.mark.parametrize("method", ["iter-sketch", "iter-topk"])
 def test_cohorts_and_settings_with_state_go_on_bit_equal(tmp_path, tiny, outcome, method):
-    config = tiny(method, cohort=2, iterations=3, resample=True, curvature_batch=5)
+    config = tiny(method, clients=3, cohort=2, iterations=3, resample=True, curvature_batch=5)
     execute(config, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         execute(config, tmp_path / "cut", observe=stop_after(3))
@@ -118,11 +109,10 @@ def test_cohorts_and_settings_with_state_go_on_bit_equal(tmp_path, tiny, outcome
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("method", BILEVEL)
-def test_finished_run_goes_on_with_more_rounds(tmp_path, tiny, outcome, method):
-    execute(tiny(method, rounds=6), tmp_path / "whole")
-    execute(tiny(method, rounds=3), tmp_path / "short")
-    execute(tiny(method, rounds=6), tmp_path / "short", resume=True)
+def test_finished_run_goes_on_with_more_rounds(tmp_path, tiny, outcome):
+    execute(tiny(rounds=6), tmp_path / "whole")
+    execute(tiny(rounds=3), tmp_path / "short")
+    execute(tiny(rounds=6), tmp_path / "short", resume=True)
     assert outcome(tmp_path / "short") == outcome(tmp_path / "whole")
 
 
@@ -142,9 +132,10 @@ def test_round_that_fails_midway_leaves_no_mark(
             raise error("failed")
         return replies
 
-    with monkeypatch.context() as patch, pytest.raises(error):
-        patch.setattr(LocalFederation, "ask", failing)
+    monkeypatch.setattr(LocalFederation, "ask", failing)
+    with pytest.raises(error):
         execute(config, tmp_path / "cut")
+    monkeypatch.setattr(LocalFederation, "ask", ask)
     execute(config, tmp_path / "cut", resume=True)
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
 
@@ -191,12 +182,12 @@ def test_run_goes_on_after_a_crash_in_the_middle_of_a_write(tmp_path, tiny, outc
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("method", BILEVEL)
+@pytest.mark.parametrize("method", ["iter-sketch", "iter-topk", "non-iter"])
 def test_killed_process_goes_on_bit_equal(tmp_path, tiny, outcome, method):
-    config = tiny(method, rounds=100_000, checkpoint_every=3)
+    config = tiny(method, rounds=100_000)
     (tmp_path / "config.toml").write_text(config.to_toml())
     lines = kill_when_running(tmp_path / "config.toml", tmp_path / "cut")
-    config = replace(config, rounds=lines + 3)
+    config = replace(config, rounds=lines + 2)
     execute(config, tmp_path / "whole")
     execute(config, tmp_path / "cut", resume=True)
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
@@ -208,7 +199,7 @@ def kill_when_running(config: Path, out: Path) -> int:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 120
-        while not (out / "rounds.jsonl").exists() or count(out) < 4:
+        while not (out / "rounds.jsonl").exists() or count(out) < 3:
             assert process.poll() is None, "the run ended by itself"
             assert time.monotonic() < deadline, "the run did not start"
             time.sleep(0.005)
@@ -273,7 +264,7 @@ def test_bad_input_leaves_no_folder(tmp_path, tiny):
 
 def test_failed_run_leaves_a_checkpoint_and_its_rounds(tmp_path, tiny):
     config = tiny("fedavg", inner_lr=1e20, rounds=50, checkpoint_every=100)
-    with pytest.raises(RunError, match="no longer finite .* lower inner_lr"):
+    with pytest.raises(RunError, match=r"no longer finite .* lower inner_lr"):
         execute(config, tmp_path)
     done = count(tmp_path)
     assert 0 < done < 50
@@ -291,9 +282,9 @@ def test_observer_sees_earlier_rounds_again_when_resumed(tmp_path, tiny):
 
 def test_weights_are_those_of_the_clients(tmp_path, tiny):
     execute(tiny(outer_lr=0.5), tmp_path)
-    tables = [pd.read_parquet(tmp_path / f"clients/{m}/weights.parquet") for m in range(3)]
+    tables = [pd.read_parquet(tmp_path / f"clients/{m}/weights.parquet") for m in range(2)]
     newest = load_file(tmp_path / "checkpoint/round-000006.safetensors")
     for m, table in enumerate(tables):
         assert table["weight"].tolist() == newest[f"client/{m}/average"].tolist()
         assert table["weight"].between(0, 1).all()
-        assert table["weight"].nunique() > 1
+        assert table["weight"].min() < table["weight"].max()

@@ -59,7 +59,7 @@ def test_folder_with_a_run_is_not_free(tmp_path, name):
 
 def test_file_in_the_way_is_refused(tmp_path, tiny):
     (tmp_path / "run").touch()
-    with pytest.raises(InputError, match="cannot write to .*run"):
+    with pytest.raises(InputError, match=r"cannot write to .*run"):
         RunFolder(tmp_path / "run").open(tiny())
 
 

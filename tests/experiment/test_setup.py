@@ -9,7 +9,7 @@ from fedsift.experiment.setup import from_config
 
 def test_clients_have_the_data_that_is_asked_for(tiny):
     setup = from_config(tiny(rho=0.25).resolve())
-    assert setup.federation.sizes == {0: 20, 1: 20, 2: 20}
+    assert setup.federation.sizes == {0: 20, 1: 20}
     assert len(setup.server.validation) == 30
     assert len(setup.data.test[1]) == 40
     assert setup.model.length == 64 * 10 + 10
@@ -21,12 +21,12 @@ def test_wrong_marks_the_labels_that_noise_has_changed(tiny):
     pairs = zip(noisy.data.clients, clean.data.clients, strict=True)
     expected = torch.cat([a.labels != b.labels for a, b in pairs])
     assert torch.equal(noisy.wrong(), expected)
-    assert int(expected.sum()) == 3 * 5
+    assert int(expected.sum()) == 2 * 5
 
 
 def test_oracle_has_only_the_correctly_labelled_samples(tiny):
     setup = from_config(tiny("oracle", rho=0.25).resolve())
-    assert setup.federation.sizes == {0: 15, 1: 15, 2: 15}
+    assert setup.federation.sizes == {0: 15, 1: 15}
     for m, client in enumerate(setup.data.clients):
         good = client.labels == client.true_labels
         assert torch.equal(setup.federation.sites[m].batch.labels, client.true_labels[good])
@@ -46,9 +46,9 @@ def test_weights_start_at_the_initial_weight(tiny):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"cohort": 4}, "cohort is 4 but there are 3 clients"),
-        ({"min_clients": 4}, "min_clients is 4 but 3 clients are asked"),
-        ({"cohort": 2, "min_clients": 3}, "min_clients is 3 but 2 clients are asked"),
+        ({"cohort": 3}, "cohort is 3 but there are 2 clients"),
+        ({"min_clients": 3}, "min_clients is 3 but 2 clients are asked"),
+        ({"cohort": 1, "min_clients": 2}, "min_clients is 2 but 1 clients are asked"),
         ({"device": "meta"}, "device is 'meta'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from fedsift.algorithms.comm_fedbio import CommFedBiO, OuterStep
 from fedsift.algorithms.fedavg import FedAvg, LocalSteps
+from fedsift.algorithms.single_loop import SingleLoop
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 
 __all__ = [
@@ -13,4 +14,5 @@ __all__ = [
     "RoundInfo",
     "Server",
     "ServerState",
+    "SingleLoop",
 ]

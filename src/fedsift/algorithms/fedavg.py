@@ -60,12 +60,17 @@ def train_round(
     """Send y_k, let the cohort train, return its answers and y_k+1."""
     arrays = {"y": state.y} if state.x is None else {"y": state.y, "x": state.x}
     answers = cohort.ask(Request(Action.TRAIN, k, arrays, local.scalars()))
+    return answers, next_y(state, answers, local, k)
+
+
+def next_y(state: ServerState, answers: Answers, local: LocalSteps, k: int) -> Tensor:
+    """Return y_k+1 = y_k + the mean update, or stop the run where it is not finite."""
     y = state.y + answers.mean("update")
     if not bool(torch.isfinite(y).all()):
         raise RunError(
             f"the model is no longer finite after round {k}; lower inner_lr (now {local.lr:g})"
         )
-    return answers, y
+    return y
 
 
 def local_sgd(

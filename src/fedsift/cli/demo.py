@@ -44,12 +44,11 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Run the methods, print a table, write a report."""
+    run = Config(rounds=options.rounds, seed=options.seed)
     print("10 sites with 100 images each; 40 % of the labels are wrong; 200 clean images help.")
     folders, summaries = [], []
     for method in METHODS:
-        config = Config(
-            method=method, rounds=options.rounds, seed=options.seed, checkpoint_every=options.rounds
-        )
+        config = replace(run, method=method)
         folder = options.out / method
         if _is_demo(folder, config):
             shutil.rmtree(folder)  # start anew
@@ -67,5 +66,4 @@ def _is_demo(folder: Path, config: Config) -> bool:
     if not (folder / "config.toml").exists():
         return False
     old = read_config(folder)
-    same = replace(config, rounds=old.rounds, seed=old.seed, checkpoint_every=old.checkpoint_every)
-    return old == same.resolve()
+    return old == replace(config, rounds=old.rounds, seed=old.seed).resolve()

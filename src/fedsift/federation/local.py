@@ -11,7 +11,7 @@ from typing import Any
 
 from fedsift.client import Site, SiteState, answer, initial_state
 from fedsift.errors import InputError
-from fedsift.messages import ClientId, Reply, Request, Traffic
+from fedsift.messages import ClientId, Reply, Request, Traffic, Versioned
 from fedsift.problem import Problem
 
 
@@ -24,6 +24,7 @@ class LocalFederation:
             raise InputError("the federation has no client; give at least one")
         self.sizes = {client: len(site.batch) for client, site in self.sites.items()}
         self.states: dict[ClientId, SiteState] = {}
+        self.versions: dict[ClientId, dict[str, int]] = {}
         self._traffic = Traffic()
 
     @property
@@ -49,11 +50,19 @@ class LocalFederation:
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
         """Ask these clients; return one reply each, in order of client id."""
-        replies = []
+        replies, up, down = [], 0, 0
+        read = request.plain()
+        versions = {n: a.version for n, a in request.arrays.items() if isinstance(a, Versioned)}
+        sizes: dict[tuple[tuple[str, int], ...], int] = {}
         for client in sorted(clients):
-            reply, self.states[client] = answer(self.sites[client], self.state(client), request)
+            reply, self.states[client] = answer(self.sites[client], self.state(client), read)
             replies.append(reply)
-        down = request.num_bytes() * len(replies)
-        up = sum(reply.num_bytes() for reply in replies)
+            known = tuple(self.versions.get(client, {}).items())
+            if known not in sizes:
+                sizes[known] = request.num_bytes(dict(known))
+            down += sizes[known]
+            up += reply.num_bytes()
+            if versions:
+                self.versions[client] = versions
         self._traffic += Traffic(up, down, 1)
         return replies

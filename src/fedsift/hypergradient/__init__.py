@@ -8,8 +8,9 @@ from fedsift.hypergradient.estimate import (
     SolverState,
 )
 from fedsift.hypergradient.exact import Exact
-from fedsift.hypergradient.iterative import Constant, Guard, Iterative, Theorem
+from fedsift.hypergradient.iterative import Constant, Iterative, Theorem
 from fedsift.hypergradient.non_iterative import NonIterative
+from fedsift.hypergradient.solver_step import Guard
 
 __all__ = [
     "Constant",

@@ -1,0 +1,113 @@
+"""Single loop (ours, beyond the paper): FedAvg's one exchange carries the bilevel problem too.
+
+v is kept across rounds. In round k client m receives (y_k, v_k) and does, all at (x_k, y_k, v_k),
+
+    y^m_T   from T local steps,      S(∇²_yy g_m v_k),      x_k+1 = P(x_k − η ∇h) with v_k
+
+and the server then steps y and v:
+
+    y_k+1 = y_k + Σ_m (N_m / Σ N) (y^m_T − y_k)
+    Δ     = U(α S_G + S(e_k)),   v_k+1 = v_k − (Δ + α δ v_k − α ∇_y F(y_k))
+
+At a fixed point Hv = ∇_y F, ∇_y G = 0 and ∇h = 0: the same solution as Algorithm 1's.
+
+Downlink: clients keep the last v, and get the compressed difference to it. What the compression
+leaves out stays in the next difference, so the error feedback is in the difference itself.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from fedsift.algorithms.comm_fedbio import OuterStep
+from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
+from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.compress import Compressor, Feedback, Payload
+from fedsift.hypergradient import CurvatureSettings, Guard, SolverState
+from fedsift.hypergradient.solver_step import step_back, update_v
+from fedsift.messages import Action, Federation, Request, Versioned
+from fedsift.problem import outer_gradients
+
+
+@dataclass(frozen=True)
+class SingleLoop:
+    """One exchange a round."""
+
+    feedback: Feedback
+    downlink: Compressor
+    step: float = 0.1
+    curvature: CurvatureSettings = CurvatureSettings("gauss-newton", damping=0.5)
+    local: LocalSteps = LocalSteps()
+    outer: OuterStep = OuterStep()
+    guard: Guard = Guard()
+
+    def round(
+        self, federation: Federation, server: Server, state: ServerState, k: int
+    ) -> tuple[RoundInfo, ServerState]:
+        """Do round k."""
+        # Step 1: the one exchange, at (x_k, y_k, v_k).
+        cohort = draw_cohort(federation, server, k)
+        v = state.y.new_zeros(len(state.y)) if state.solver.v is None else state.solver.v
+        versioned, solver = self._send(v, state.solver)
+        step = self.step * solver.step_scale
+        arrays: dict[str, Payload | Versioned] = {"y": state.y, "v": versioned}
+        if state.x is not None:
+            arrays["x"] = state.x
+        scalars = {
+            **self.local.scalars(),
+            **replace(self.curvature, damping=0.0).scalars(),
+            **self.outer.at(k).scalars(),
+            "compressor": json.dumps(self.feedback.compressor.spec()),
+            "step": step,
+            "fresh": solver.fresh,
+            "total_samples": sum(federation.sizes.values()),
+        }
+        answers = cohort.ask(Request(Action.STEP, k, arrays, scalars))
+
+        # Step 2: y.
+        y = next_y(state, answers, self.local, k)
+
+        # Step 3: x, where it is shared; private parts have been stepped by their clients.
+        x = state.x if state.x is not None else y.new_zeros(0)
+        gx, gy = outer_gradients(server.problem, x, state.y, server.validation)
+        x_next = None
+        if state.x is not None:
+            change = self.outer.at(k).change(gx - answers.mean("cross"))
+            x_next = server.problem.project(state.x - change)
+
+        # Step 4: v.
+        update = update_v(
+            self.feedback,
+            answers,
+            v,
+            gy,
+            solver.memory,
+            step=step,
+            damping=self.curvature.damping,
+            guard=self.guard,
+        )
+        events = answers.events
+        if update.trouble is None:
+            solver = replace(solver, v=update.v, memory=update.memory, fresh=False)
+        else:
+            sentence, solver = step_back(solver, update, step, k)
+            events = (*events, sentence)
+        metrics = {
+            "train_loss": answers.mean_scalar("loss"),
+            "residual": update.residual,
+            "v_norm": float(v.norm()),
+            "solver_step_scale": solver.step_scale,
+        }
+        return RoundInfo(metrics, events), ServerState(y, x_next, solver)
+
+    def _send(self, v: Tensor, solver: SolverState) -> tuple[Versioned, SolverState]:
+        """Return the v that clients get: the last one plus the compressed difference."""
+        version = solver.version + 1
+        if solver.sent is None:
+            return Versioned(v, version), replace(solver, sent=v, version=version)
+        difference = self.downlink.compress(v - solver.sent)
+        sent = solver.sent + self.downlink.decompress(difference)
+        return Versioned(sent, version, difference), replace(solver, sent=sent, version=version)

@@ -1,0 +1,119 @@
+"""The server's half of one solver iteration (Algorithm 2, lines 6-9), and its safety net.
+
+    S_G = Σ_m (N_m / Σ N) S(∇²_yy g_m v)
+    Δ   = U(α S_G + S(e)),   v' = v − (Δ + α δ v − α ∇_y F),   S(e') = α S_G + S(e) − S(Δ)
+
+δ is the damping: its part of the product is the server's own and needs no compression, like ∇_y F.
+These lines diverge when U returns more noise than signal, and then silently. So the residual and
+the growth of the error are watched; on divergence v and e go to zero and the step is halved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedsift.compress import CountSketch, Feedback, Payload
+from fedsift.hypergradient.estimate import SolverState
+from fedsift.messages import Answers
+
+NEGATIVE = "the curvature along v is negative; use curvature 'gauss-newton' or raise the damping"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """When to call the solver diverged.
+
+    A residual of 1 is that of v = 0. Warm starts overshoot it for a while when ∇_y F shrinks
+    between rounds; beyond ``residual`` the estimate is worse than none. ``error`` bounds the error
+    memory relative to α ‖∇_y F‖: a stable error feedback keeps it of the order of the rate.
+    """
+
+    residual: float = 30.0
+    error: float = 3000.0
+
+    def verdict(self, residual: float, error: float, v: Tensor) -> str | None:
+        """Return what is wrong, or None."""
+        finite = math.isfinite(residual) and math.isfinite(error)
+        if not (finite and bool(torch.isfinite(v).all())):
+            return "a number became infinite"
+        if residual > self.residual:
+            return f"the residual reached {residual:.3g}"
+        if error > self.error:
+            return f"the compression error reached {error:.3g} steps"
+        return None
+
+
+@dataclass(frozen=True)
+class Update:
+    """One iteration's outcome; ``trouble`` says why it must not be used."""
+
+    v: Tensor
+    memory: Tensor | None = None
+    residual: float = 1.0
+    curvature: float = 0.0
+    trouble: str | None = None
+
+
+def update_v(
+    feedback: Feedback,
+    answers: Answers,
+    v: Tensor,
+    outer_gradient: Tensor,
+    memory: Tensor | None,
+    *,
+    step: float,
+    damping: float,
+    guard: Guard,
+) -> Update:
+    """Do lines 6-9 with the products that the clients have sent."""
+    payloads, shares = answers.payloads("product"), answers.shares
+    delta, memory = feedback.server(payloads, shares, step, memory)
+    right = outer_gradient - damping * v
+    size = max(float(outer_gradient.norm()), 1e-30)
+    residual = _residual_norm(feedback, payloads, shares, delta / step, right) / size
+    error = _error_norm(feedback, answers, memory) / (step * size)
+    v = v - (delta - step * right)
+    curvature = answers.mean_scalar("curvature")
+    return Update(v, memory, residual, curvature, guard.verdict(residual, error, v))
+
+
+def step_back(state: SolverState, update: Update, step: float, k: int) -> tuple[str, SolverState]:
+    """Forget v and the error, halve the step; return the sentence that says so."""
+    advice = NEGATIVE if update.curvature < 0 else "lower solver_lr, the rate or the heavy hitters"
+    sentence = (
+        f"the solver diverged in round {k} ({update.trouble}); v and its error were reset and "
+        f"the step went from {step:.3g} to {step / 2:.3g}: {advice}"
+    )
+    fresh = SolverState(step_scale=state.step_scale / 2, resets=state.resets + 1)
+    return sentence, fresh
+
+
+def _residual_norm(
+    feedback: Feedback,
+    payloads: Sequence[Payload],
+    shares: Sequence[float],
+    product: Tensor,
+    right: Tensor,
+) -> float:
+    """Estimate ‖Hv − right‖ from what the clients sent."""
+    compressor = feedback.compressor
+    if not isinstance(compressor, CountSketch):
+        return float((product - right).norm())
+    # The sketch is linear, so that of the difference is at hand; U(S_G) would miss the most of it.
+    difference = -compressor.compress(right).table
+    for share, payload in zip(shares, payloads, strict=True):
+        difference += share * compressor.check(payload).table
+    return compressor.norm(compressor.wrap(difference))
+
+
+def _error_norm(feedback: Feedback, answers: Answers, memory: Tensor | None) -> float:
+    """Return the norm of the error memory, wherever it is kept."""
+    compressor = feedback.compressor
+    if memory is not None and isinstance(compressor, CountSketch):
+        return compressor.norm(compressor.wrap(memory))
+    return answers.mean_scalar("error")

@@ -1,0 +1,149 @@
+"""Single loop: the same solution as Algorithm 1, in one exchange a round."""
+
+import pytest
+import torch
+
+from conftest import quadratic_case
+from fedsift.algorithms import LocalSteps, OuterStep, Server, ServerState, SingleLoop
+from fedsift.compress import CountSketch, Identity, TopK, feedback_for, wire
+from fedsift.curvature import CURVATURES
+from fedsift.federation import LocalFederation
+from fedsift.hypergradient import CurvatureSettings, SolverState
+from fedsift.messages import Versioned
+from fedsift.problem import inner_gradient, outer_gradients
+from fedsift.problems import Samples
+
+PLAIN = CurvatureSettings("hessian")
+LOCAL = LocalSteps(steps=20, lr=0.05, batch_size=0)
+
+
+def _run(case, algorithm, rounds, server=None):
+    server = server or Server(case.problem, None)
+    state = ServerState(torch.zeros_like(case.problem.target), case.problem.initial_x(None))
+    for k in range(rounds):
+        info, state = algorithm.round(case.federation, server, state, k)
+    return info, state
+
+
+@pytest.mark.parametrize(
+    ("up", "down", "tolerance"),
+    [
+        (Identity(10), Identity(10), 1e-4),
+        (Identity(10), TopK(10, 1), 1e-4),
+        (TopK(10, 5), Identity(10), 0.05),
+    ],
+    ids=["plain", "compressed down", "compressed up"],
+)
+def test_it_converges_to_the_solution_of_algorithm_1(up, down, tolerance):
+    case = quadratic_case(clients=1, length=10, outer_length=3)
+    algorithm = SingleLoop(feedback_for(up), down, 0.1, PLAIN, LOCAL, OuterStep(0.2, "gradient"))
+    _, state = _run(case, algorithm, 800)
+    x = case.problem.outer_solution(case.mean)
+    v = case.problem.v_solution(case.mean, case.problem.inner_solution(case.mean, x))
+    assert (state.x - x).norm() < tolerance * x.norm()
+    assert (state.solver.v - v).norm() < tolerance * v.norm()
+
+
+def test_a_round_is_one_exchange(quadratic):
+    algorithm = SingleLoop(feedback_for(TopK(40, 4)), TopK(40, 2), 0.05, PLAIN, LOCAL)
+    _run(quadratic, algorithm, 7)
+    assert quadratic.federation.traffic.exchanges == 7
+
+
+def test_one_round_does_everything_at_the_same_point(conv):
+    problem, batch = conv.problem, Samples.of(conv.batch.inputs, conv.batch.labels)
+    federation = LocalFederation.of(problem, [batch])
+    settings, d = CurvatureSettings("gauss-newton", damping=0.2), len(conv.y)
+    local, outer = LocalSteps(1, 0.1, 0), OuterStep(2.0, "gradient")
+    algorithm = SingleLoop(feedback_for(Identity(d)), Identity(d), 0.3, settings, local, outer)
+    start = ServerState(conv.y, solver=SolverState(v=conv.v))
+    _, state = algorithm.round(federation, Server(problem, conv.batch), start, 0)
+
+    ones = torch.ones(len(batch)).double()
+    y = conv.y - 0.1 * inner_gradient(problem, ones, conv.y, batch)
+    torch.testing.assert_close(state.y, y)
+    scores = problem.scores(conv.y, batch, conv.v)
+    weights = (ones + 2.0 * scores / len(batch)).clamp(0, 1)
+    torch.testing.assert_close(federation.state(0).x.double(), weights, rtol=1e-5, atol=1e-6)
+    _, b = outer_gradients(problem, ones, conv.y, conv.batch)
+    H = CURVATURES["gauss-newton"].once(problem, ones, conv.y, batch, 0.2)
+    torch.testing.assert_close(state.solver.v, conv.v - 0.3 * (H.product(conv.v) - b))
+
+
+def test_clients_that_have_the_last_v_get_the_difference(quadratic):
+    algorithm = SingleLoop(feedback_for(Identity(40)), TopK(40, 2), 0.05, PLAIN, LOCAL)
+    seen, ask = [], quadratic.federation.ask
+
+    def spy(request, clients):
+        before = quadratic.federation.traffic.bytes_down
+        replies = ask(request, clients)
+        seen.append((request, quadratic.federation.traffic.bytes_down - before))
+        return replies
+
+    quadratic.federation.ask = spy
+    _run(quadratic, algorithm, 3)
+    (first, whole), (second, part), _ = seen
+    array = second.arrays["v"]
+    assert isinstance(array, Versioned)
+    saved = wire.size(array.value) - wire.size(array.difference)
+    assert abs(whole - part - saved * len(quadratic.clients)) <= 2 * len(quadratic.clients)
+    torch.testing.assert_close(
+        array.value, first.arrays["v"].value + TopK(40, 2).decompress(array.difference)
+    )
+
+
+def test_a_client_that_missed_a_round_gets_the_whole_v():
+    case = quadratic_case(clients=4)
+    algorithm = SingleLoop(feedback_for(Identity(40)), TopK(40, 1), 0.05, PLAIN, LOCAL)
+    server = Server(case.problem, None, cohort=2, seed=1)
+    down, previous = [], 0
+    state = ServerState(torch.zeros(40).double(), case.problem.initial_x(None))
+    fresh = []
+    for k in range(12):
+        had = {c for c, v in case.federation.versions.items() if v["v"] == k}
+        _, state = algorithm.round(case.federation, server, state, k)
+        asked = {c for c, v in case.federation.versions.items() if v["v"] == k + 1}
+        fresh.append(len(asked - had))
+        down.append(case.federation.traffic.bytes_down - previous)
+        previous = case.federation.traffic.bytes_down
+    dense, sparse = (
+        wire.size(torch.zeros(40).double()),
+        wire.size(TopK(40, 1).compress(torch.ones(40).double())),
+    )
+    base = down[0] - 2 * dense
+    for count, sent in zip(fresh, down, strict=True):
+        expected = base + count * dense + (2 - count) * sparse
+        assert abs(sent - expected) < 40  # the envelope's numbers vary in length
+    assert 0 < sum(c == 0 for c in fresh) < 12
+
+
+def test_divergence_resets_and_sends_v_whole_again(quadratic):
+    algorithm = SingleLoop(feedback_for(Identity(40)), TopK(40, 2), 5.0, PLAIN, LOCAL)
+    state = ServerState(torch.zeros(40).double(), quadratic.problem.initial_x(None))
+    events = []
+    for k in range(12):
+        info, state = algorithm.round(
+            quadratic.federation, Server(quadratic.problem, None), state, k
+        )
+        events += info.events
+    assert any("the solver diverged" in e for e in events)
+    assert state.solver.step_scale < 1
+    assert bool(torch.isfinite(state.y).all())
+
+
+def test_sketch_and_curvature_batch_run_with_private_weights(conv):
+    problem, d = conv.problem, len(conv.y)
+    federation = LocalFederation.of(problem, [conv.batch, conv.batch])
+    settings = CurvatureSettings("gauss-newton", 0.5, batch_size=5)
+    algorithm = SingleLoop(
+        feedback_for(CountSketch.at_rate(d, 4)),
+        TopK.at_rate(d, 4),
+        0.1,
+        settings,
+        LocalSteps(2, 0.1, 6),
+    )
+    state = ServerState(conv.y)
+    for k in range(4):
+        info, state = algorithm.round(federation, Server(problem, conv.batch), state, k)
+    assert info.metrics["v_norm"] > 0
+    assert bool((federation.state(0).x < 1).any())
