@@ -36,7 +36,7 @@ def _run(case, algorithm, rounds, server=None):
 )
 def test_it_converges_to_the_solution_of_algorithm_1(up, down, tolerance):
     case = quadratic_case(clients=1, length=10, outer_length=3)
-    algorithm = SingleLoop(feedback_for(up), down, 0.1, PLAIN, LOCAL, OuterStep(0.2, "gradient"))
+    algorithm = SingleLoop(feedback_for(up), down, 0.02, PLAIN, LOCAL, OuterStep(0.1, "gradient"))
     _, state = _run(case, algorithm, 800)
     x = case.problem.outer_solution(case.mean)
     v = case.problem.v_solution(case.mean, case.problem.inner_solution(case.mean, x))
