@@ -1,5 +1,6 @@
 """Exit codes, one line for every fault, and help whose examples work."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -116,7 +117,8 @@ def test_what_was_not_foreseen_is_one_line(fedsift, monkeypatch, error, code, li
 
 def process(*arguments: str, **options) -> subprocess.Popen:
     command = [sys.executable, "-m", "fedsift", *arguments]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    return subprocess.Popen(command, env=buffered, stderr=subprocess.PIPE, text=True, **options)
 
 
 def test_process_ends_with_the_code_and_no_traceback():

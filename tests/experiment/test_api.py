@@ -219,7 +219,7 @@ def test_bad_data_is_named(changes, error, message):
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"method": "fedsgd"}, ConfigError, "fit: method is 'fedsgd'; it must be one of fedavg"),
+        ({"method": "fedsgd"}, ConfigError, "fit: method is 'fedsgd'; it must be one of "),
         ({"raet": 5}, ConfigError, "fit has no setting 'raet'; it takes l2, cohort"),
         ({"dataset": "mnist"}, ConfigError, "fit has no setting 'dataset'"),
         ({"rate": 0.5}, ConfigError, "fit: rate is 0.5; it must be at least 1"),
@@ -237,7 +237,7 @@ def test_bad_setting_is_named(settings, error, message):
 
 def test_weights_of_a_method_that_learns_none_are_refused():
     result = fs.fit(federation(), "fedavg", rounds=1)
-    with pytest.raises(DataError, match="fedavg learns no weights; fit with iter-sketch"):
+    with pytest.raises(DataError, match=r"fedavg learns no weights; fit with one of .*iter-sketch"):
         result.label_issues(0)
 
 

@@ -20,30 +20,30 @@ def normal(name: str, *shape: int) -> torch.Tensor:
 
 
 def full(next_round: int = 4) -> Checkpoint:
-    solver = SolverState(normal("v", 7), normal("memory", 2, 3), False, 0.25, 2)
+    tensors = {"v": normal("v", 7), "memory": normal("memory", 2, 3), "sent": normal("sent", 7)}
+    solver = SolverState(**tensors, fresh=False, version=5, step_scale=0.25, resets=2)
     state = ServerState(normal("y", 7), normal("x", 3), solver)
     clients = {
         m: SiteState(normal(f"x{m}", 5), normal(f"a{m}", 5), normal(f"m{m}", 7)) for m in (0, 11)
     }
-    return Checkpoint(next_round, state, clients, Traffic(10**12, 2, 3), 1.5)
+    return Checkpoint(next_round, state, clients, Traffic(10**12, 2, 3), {11: {"v": 5}}, 1.5)
 
 
 def bare(next_round: int = 1) -> Checkpoint:
     state = ServerState(normal("y", 7).double())
-    return Checkpoint(next_round, state, {3: SiteState(x=torch.ones(2))}, Traffic(), 0.0)
+    return Checkpoint(next_round, state, {3: SiteState(x=torch.ones(2))}, Traffic(), {}, 0.0)
 
 
 def plain(point: Checkpoint) -> dict:
     """All of a checkpoint as lists and numbers."""
 
     def show(value):
-        return None if value is None else (str(value.dtype), value.tolist())
+        return (str(value.dtype), value.tolist()) if isinstance(value, torch.Tensor) else value
 
-    solver = point.state.solver
     return {
-        "scalars": (point.next_round, point.seconds, vars(point.traffic)),
-        "solver": (solver.fresh, solver.step_scale, solver.resets),
-        "server": [show(t) for t in (point.state.y, point.state.x, solver.v, solver.memory)],
+        "scalars": (point.next_round, point.seconds, vars(point.traffic), point.versions),
+        "solver": {name: show(value) for name, value in vars(point.state.solver).items()},
+        "server": [show(t) for t in (point.state.y, point.state.x)],
         "clients": {
             m: [show(t) for t in (s.x, s.average, s.memory)] for m, s in point.clients.items()
         },
@@ -98,20 +98,7 @@ def test_other_configuration_is_refused(tmp_path, tiny):
 def test_fingerprint_ignores_only_how_long_and_where(tiny, name):
     config = tiny()
     value = getattr(config, name)
-    choices = KEYS[name].metadata["choices"]
-    if choices:
-        other = next(choice for choice in choices if choice != value)
-    elif isinstance(value, bool):
-        other = not value
-    else:
-        other = (
-            "cpu"
-            if isinstance(value, str)
-            else 1
-            if value != 1
-            else 0.5
-            if isinstance(value, float)
-            else 2
-        )
+    tried = (*(KEYS[name].metadata["choices"] or ("cpu",)), not value, 1, 2, 1.0, 0.5)
+    other = next(v for v in tried if type(v) is type(value) and v != value)
     changed = fingerprint(replace(config, **{name: other})) != fingerprint(config)
     assert changed == (name not in {"rounds", "device", "eval_every", "checkpoint_every"})

@@ -17,6 +17,7 @@ from fedsift.data import ClientData, FederatedData
 from fedsift.errors import ConfigError, DataError
 from fedsift.experiment.config import KEYS, from_mapping
 from fedsift.experiment.loop import rounds as run_rounds
+from fedsift.experiment.methods import METHODS
 from fedsift.experiment.metrics import predict
 from fedsift.experiment.setup import Setup, from_data
 from fedsift.hypergradient import Estimator
@@ -62,10 +63,8 @@ class Result:
         if not 0 <= client < count:
             raise DataError(f"there is no client {client}; clients are 0 to {count - 1}")
         if not self.setup.learns_weights:
-            raise DataError(
-                f"{self.setup.config.method} learns no weights; fit with iter-sketch, iter-topk "
-                "or non-iter"
-            )
+            able = ", ".join(name for name, method in METHODS.items() if method.learns_weights)
+            raise DataError(f"{self.setup.config.method} learns no weights; fit with one of {able}")
 
 
 def simulate(

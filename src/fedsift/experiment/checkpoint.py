@@ -1,8 +1,9 @@
 """A checkpoint: all state of a run in one safetensors file, so that it is whole or not there.
 
-Tensors: ``server/*`` and ``client/<id>/*``. The header's metadata is JSON: the next round, the
-scalars of the state, the traffic, a fingerprint of the configuration. A resumed run draws the same
-random numbers as an uninterrupted one, because every generator is derived from the round.
+Tensors: ``server/*``, ``solver/*`` and ``client/<id>/*``. The header's metadata is JSON: the next
+round, the scalars of the solver, the traffic, what versions clients have, a fingerprint of the
+configuration. A resumed run draws the same random numbers as an uninterrupted one, because every
+generator is derived from the round.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from fedsift.messages import Traffic
 
 KEEP = 2
 MAY_CHANGE = ("rounds", "device", "eval_every", "checkpoint_every")  # how long and where
-_SERVER = ("y", "x", "v", "memory")
 _CLIENT = ("x", "average", "memory")  # y is sent anew in every round
 
 
@@ -40,36 +40,30 @@ class Checkpoint:
     state: ServerState
     clients: Mapping[int, SiteState]
     traffic: Traffic
+    versions: Mapping[int, dict[str, int]]
     seconds: float
 
 
 def save(folder: Path, config: Config, point: Checkpoint) -> Path:
     """Write ``round-<n>.safetensors`` and drop all but the newest files."""
-    solver = point.state.solver
-    tensors = {
-        f"server/{name}": value
-        for name, value in zip(
-            _SERVER, (point.state.y, point.state.x, solver.v, solver.memory), strict=True
-        )
-        if value is not None
-    }
+    solver = vars(point.state.solver)
+    values = {"server/y": point.state.y, "server/x": point.state.x}
+    values |= {f"solver/{name}": value for name, value in solver.items()}
     for client, site in point.clients.items():
-        for name in _CLIENT:
-            value = getattr(site, name)
-            if value is not None:
-                tensors[f"client/{client}/{name}"] = value
+        values |= {f"client/{client}/{name}": getattr(site, name) for name in _CLIENT}
+    unshared = {
+        name: value.detach().cpu().contiguous().clone()
+        for name, value in values.items()
+        if isinstance(value, Tensor)
+    }
     meta = {
         "next_round": point.next_round,
-        "solver": {
-            "fresh": solver.fresh,
-            "step_scale": solver.step_scale,
-            "resets": solver.resets,
-        },
+        "solver": {name: v for name, v in solver.items() if isinstance(v, bool | int | float)},
         "traffic": vars(point.traffic),
+        "versions": point.versions,
         "seconds": point.seconds,
         "fingerprint": fingerprint(config),
     }
-    unshared = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     path = folder / f"round-{point.next_round:06d}.safetensors"
     metadata = {"fedsift": json.dumps(meta)}
     write_atomically(path, lambda target: save_file(unshared, target, metadata=metadata))
@@ -102,16 +96,17 @@ def _load(path: Path, config: Config, device: Any) -> Checkpoint:
             f"{path} was made with another configuration; resume with the one in config.toml, or "
             "choose another folder with --out"
         )
-    server = {name: tensors.get(f"server/{name}") for name in _SERVER}
-    if server["y"] is None:
-        raise InputError(f"{path} has no model; remove it")
-    solver = SolverState(v=server["v"], memory=server["memory"], **meta["solver"])
-    ids = sorted({int(name.split("/")[1]) for name in tensors if name.startswith("client/")})
-    clients = {i: SiteState(**{n: tensors.get(f"client/{i}/{n}") for n in _CLIENT}) for i in ids}
+    groups: dict[str, dict[str, Any]] = {}
+    for key, value in tensors.items():
+        group, _, name = key.rpartition("/")
+        groups.setdefault(group, {})[name] = value
+    solver = SolverState(**groups.pop("solver", {}), **meta["solver"])
+    state = ServerState(**groups.pop("server"), solver=solver)
     return Checkpoint(
         next_round=meta["next_round"],
-        state=ServerState(server["y"], server["x"], solver),
-        clients=clients,
+        state=state,
+        clients={int(name.split("/")[1]): SiteState(**site) for name, site in groups.items()},
         traffic=Traffic(**meta["traffic"]),
+        versions={int(client): known for client, known in meta["versions"].items()},
         seconds=meta["seconds"],
     )

@@ -93,6 +93,9 @@ class Config:
     initial_weight: float = _key(1.0, "outer", "weight to start from", low=0, high=1)
 
     rate: float = _key(20.0, "solver", "compression: d / numbers sent", low=1)
+    compressor: str = _key(
+        "count-sketch", "solver", "of single-loop's products", choices=("count-sketch", "topk")
+    )
     iterations: int = _key(1, "solver", "solver iterations I a round", low=1)
     solver_lr: float = _key(0.1, "solver", "solver step α", low=0, open_low=True)
     schedule: str = _key(
@@ -213,7 +216,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 _PAIR = "float | tuple[float, float]"
 _KINDS: dict[str, tuple[Any, str]] = {
-    "str": (str, "a text"),
+    "str": (str, "text"),
     "int": (int, "a whole number"),
     "float": ((int, float), "a number"),
     "bool": (bool, "true or false"),

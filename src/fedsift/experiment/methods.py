@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fedsift.algorithms import Algorithm, CommFedBiO, FedAvg, LocalSteps, OuterStep
+from fedsift.algorithms import Algorithm, CommFedBiO, FedAvg, LocalSteps, OuterStep, SingleLoop
 from fedsift.compress import Compressor, CountSketch, TopK, feedback_for
 from fedsift.errors import ConfigError
 from fedsift.hypergradient import (
@@ -36,6 +36,10 @@ def _local(config: Config) -> LocalSteps:
     return LocalSteps(config.local_steps, config.inner_lr, config.batch_size)
 
 
+def _outer(config: Config) -> OuterStep:
+    return OuterStep(config.outer_lr, config.outer_rule, config.outer_decay)
+
+
 def _fedavg(config: Config, length: int) -> Algorithm:  # noqa: ARG001
     return FedAvg(_local(config))
 
@@ -44,8 +48,7 @@ def _comm_fedbio(
     estimator: Callable[[Config, int], Estimator],
 ) -> Callable[[Config, int], Algorithm]:
     def build(config: Config, length: int) -> Algorithm:
-        outer = OuterStep(config.outer_lr, config.outer_rule, config.outer_decay)
-        return CommFedBiO(estimator(config, length), _local(config), outer)
+        return CommFedBiO(estimator(config, length), _local(config), _outer(config))
 
     return build
 
@@ -73,9 +76,25 @@ def _topk(config: Config, length: int) -> Estimator:
 
 
 def _sketch(config: Config, length: int) -> Estimator:
+    return _iterative(config, _count_sketch(config, length))
+
+
+def _count_sketch(config: Config, length: int) -> CountSketch:
     sketch = CountSketch.at_rate(length, config.rate, config.sketch_rows, config.seed)
-    heavy = config.heavy or None
-    return _iterative(config, CountSketch(length, sketch.rows, sketch.columns, config.seed, heavy))
+    return replace(sketch, heavy=config.heavy or None)
+
+
+def _single_loop(config: Config, length: int) -> Algorithm:
+    topk = config.compressor == "topk"
+    compressor = TopK.at_rate(length, config.rate) if topk else _count_sketch(config, length)
+    return SingleLoop(
+        feedback_for(compressor),
+        TopK.at_rate(length, config.rate),
+        config.solver_lr,
+        _curvature(config),
+        _local(config),
+        _outer(config),
+    )
 
 
 def _non_iterative(config: Config, length: int) -> Estimator:
@@ -98,6 +117,9 @@ METHODS: dict[str, Method] = {
     "fedavg": Method(_fedavg, "plain federated averaging on the labels as they are"),
     "oracle": Method(
         _fedavg, "federated averaging on the correctly labelled samples only", needs_truth=True
+    ),
+    "single-loop": Method(
+        _single_loop, "ours: Algorithm 1 in one exchange a round", learns_weights=True
     ),
     "iter-topk": Method(
         _comm_fedbio(_topk), "Comm-FedBiO, Algorithm 2 with local Top-k", learns_weights=True

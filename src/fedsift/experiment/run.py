@@ -67,8 +67,9 @@ def _run(
 ) -> dict[str, Any]:
     config, federation = setup.config, setup.federation
     saved = None if point is None else point.next_round
-    now = point or Checkpoint(0, setup.initial_state(), {}, Traffic(), 0.0)
+    now = point or Checkpoint(0, setup.initial_state(), {}, Traffic(), {}, 0.0)
     federation.restore(now.clients, now.traffic)
+    federation.versions = dict(now.versions)
     records = folder.keep_rounds(now.next_round)
     for record in records:
         observe(record)
@@ -77,9 +78,16 @@ def _run(
         for done in rounds(setup, now.state, now.next_round):
             folder.append(done.record)
             records.append(done.record)
-            k, seconds = done.record["round"], time.perf_counter() - start
-            # A copy: a round that fails midway leaves its marks on the federation's states.
-            now = Checkpoint(k, done.state, dict(federation.states), federation.traffic, seconds)
+            k = done.record["round"]
+            now = Checkpoint(
+                k,
+                done.state,
+                # Copies: a round that fails midway leaves its marks on the federation.
+                clients=dict(federation.states),
+                traffic=federation.traffic,
+                versions=dict(federation.versions),
+                seconds=time.perf_counter() - start,
+            )
             if k % config.checkpoint_every == 0:
                 checkpoint.save(folder.checkpoints, config, now)
                 saved = k

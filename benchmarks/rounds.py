@@ -1,0 +1,144 @@
+"""Rounds on the paper's MNIST setting: 10 clients x 500 samples, batch 256, T = 5, the paper's CNN.
+
+The images are random: times do not depend on them, and no download is needed.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from benchmarks.timing import ratio, seconds
+from fedsift.algorithms import Algorithm, ServerState
+from fedsift.data import ClientData, FederatedData
+from fedsift.experiment.config import Config
+from fedsift.experiment.setup import Setup, from_data
+from fedsift.models import build_model
+from fedsift.randomness import generator
+
+CLIENTS, SAMPLES, BATCH, STEPS, LR, L2 = 10, 500, 256, 5, 0.01, 1e-3
+
+
+def data() -> FederatedData:
+    """Return clients with random images and labels."""
+    source = generator(0, "benchmark")
+
+    def draw(count: int) -> tuple[Tensor, Tensor]:
+        images = torch.randn(count, 1, 28, 28, generator=source)
+        return images, torch.randint(10, (count,), generator=source)
+
+    members = [ClientData(*draw(SAMPLES), None, torch.arange(SAMPLES)) for _ in range(CLIENTS)]
+    names = tuple("0123456789")
+    return FederatedData("random", members, draw(SAMPLES), draw(100), names)
+
+
+@dataclass
+class Runner:
+    """A method that does its next round when called."""
+
+    setup: Setup
+    state: ServerState
+    k: int = 0
+
+    def __call__(self) -> None:
+        algorithm: Algorithm = self.setup.algorithm
+        _, self.state = algorithm.round(
+            self.setup.federation, self.setup.server, self.state, self.k
+        )
+        self.k += 1
+
+
+def runner(federated: FederatedData, method: str, rate: float = 20.0) -> Runner:
+    """Make a method ready on the paper's setting."""
+    config = Config(
+        method=method, local_steps=STEPS, inner_lr=LR, batch_size=BATCH, l2=L2, rate=rate
+    )
+    setup = from_data(config, federated, build_model("paper_cnn", (1, 28, 28), 10, seed=0))
+    return Runner(setup, setup.initial_state())
+
+
+def plain_loop(federated: FederatedData) -> Callable[[], None]:
+    """Return FedAvg as one would write it by hand: a module, an optimiser, a mean."""
+    model = build_model("paper_cnn", (1, 28, 28), 10, seed=0)
+    start = {n: p.detach().clone() for n, p in model.named_parameters()}
+    source = torch.Generator().manual_seed(0)
+
+    def round_() -> None:
+        mean = {n: torch.zeros_like(p) for n, p in start.items()}
+        for client in federated.clients:
+            with torch.no_grad():
+                for n, p in model.named_parameters():
+                    p.copy_(start[n])
+            optimiser = torch.optim.SGD(model.parameters(), LR, weight_decay=L2)
+            for _ in range(STEPS):
+                rows = torch.randperm(SAMPLES, generator=source)[:BATCH]
+                optimiser.zero_grad()
+                _loss(model, client.inputs[rows], client.labels[rows]).backward()
+                optimiser.step()
+            with torch.no_grad():
+                for n, p in model.named_parameters():
+                    mean[n] += p / CLIENTS
+        start.update(mean)
+
+    return round_
+
+
+def _loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    return cross_entropy(model(inputs), labels)
+
+
+def measure() -> dict[str, float]:
+    """Compare rounds of the methods with FedAvg's, and FedAvg's with the plain loop."""
+    federated = data()
+    fedavg, single = runner(federated, "fedavg"), runner(federated, "single-loop")
+    out = {
+        "fedavg_over_plain_loop": ratio(fedavg, plain_loop(federated), repeats=5),
+        "single_loop_round_over_fedavg_round": ratio(single, fedavg, repeats=5),
+    }
+    for name, run in (("fedavg", fedavg), ("single_loop", single)):
+        before = run.setup.federation.traffic
+        run()
+        sent = run.setup.federation.traffic - before
+        out[f"{name}_bytes"] = float(sent.bytes_up + sent.bytes_down)
+        out[f"{name}_exchanges"] = float(sent.exchanges)
+    for unit in ("bytes", "exchanges"):
+        top, bottom = out.pop(f"single_loop_{unit}"), out.pop(f"fedavg_{unit}")
+        out[f"single_loop_{unit}_over_fedavg_{unit}"] = top / bottom
+    return out | breakdown(single)
+
+
+def breakdown(run: Runner) -> dict[str, float]:
+    """Return each part's share of a single-loop round."""
+    from fedsift import client  # noqa: PLC0415 - patched below
+
+    spent: dict[str, float] = {}
+
+    def timed(name: str, work: Callable[..., object]) -> Callable[..., object]:
+        def wrapper(*args: object, **kwargs: object) -> object:
+            result: list[object] = []
+            took = seconds(lambda: result.append(work(*args, **kwargs)))
+            spent[name] = spent.get(name, 0.0) + took
+            return result[0]
+
+        return wrapper
+
+    parts = {
+        "local_steps": "local_sgd",
+        "product_and_scores": "_product_and_cross",
+        "compression": "_compressed",
+    }
+    saved = {name: getattr(client, name) for name in parts.values()}
+    try:
+        for label, name in parts.items():
+            setattr(client, name, timed(label, saved[name]))
+        total = statistics.fmean(seconds(run) for _ in range(3))
+    finally:
+        for name, work in saved.items():
+            setattr(client, name, work)
+    shares = {f"share_of_{label}": spent[label] / 3 / total for label in parts}
+    return shares | {"share_of_overhead": 1.0 - sum(shares.values())}
