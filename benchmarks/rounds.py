@@ -46,6 +46,7 @@ class Runner:
     k: int = 0
 
     def __call__(self) -> None:
+        """Do the next round."""
         algorithm: Algorithm = self.setup.algorithm
         _, self.state = algorithm.round(
             self.setup.federation, self.setup.server, self.state, self.k

@@ -184,7 +184,7 @@ class Cohort:
         if len(good) < max(1, self.min_clients):
             raise TooFewClients(
                 f"{len(good)} of {len(self.clients)} clients answered '{request.action}' in round "
-                f"{request.round}, fewer than min_clients = {max(1, self.min_clients)}"
+                f"{request.round + 1}, fewer than min_clients = {max(1, self.min_clients)}"
                 + (f" ({events[0]})" if events else "")
                 + "; bring clients back and resume"
             )

@@ -11,7 +11,8 @@ from fedsift.errors import DataError
 
 def rows_of(split: str) -> list[tuple[int, ...]]:
     source = load("digits", split)
-    pixels = (source.inputs(torch.arange(len(source))) * 16).reshape(len(source), 64)
+    standard = source.inputs(torch.arange(len(source))).reshape(len(source), 64)
+    pixels = ((standard * 0.3761 + 0.3053) * 16).round()
     return [
         (*map(int, image), label)
         for image, label in zip(pixels.tolist(), source.labels.tolist(), strict=True)
@@ -24,6 +25,12 @@ def test_train_and_test_together_are_the_digits_of_scikit_learn():
     train, test = rows_of("train"), rows_of("test")
     assert (len(train), len(test)) == (1297, 500)
     assert sorted(train + test) == sorted(map(tuple, original))
+
+
+def test_inputs_are_standardised_over_all_images():
+    inputs = torch.cat([load("digits", s).inputs(torch.arange(500)) for s in ("train", "test")])
+    assert abs(float(inputs.mean())) < 0.02
+    assert abs(float(inputs.std()) - 1) < 0.02
 
 
 def test_inputs_keep_the_order_that_was_asked_for():

@@ -58,7 +58,7 @@ def test_clients_and_validation_share_no_sample():
     rest[ids] = False
     left = {tuple(image.flatten().tolist()) for image in train.inputs(rest.nonzero().flatten())}
     assert len(set(ids.tolist())) == 1000
-    assert len(data.validation[0]) == 100
+    assert len(data.validation[0]) == 200
     assert all(tuple(image.flatten().tolist()) in left for image in data.validation[0])
 
 

@@ -68,7 +68,7 @@ def next_y(state: ServerState, answers: Answers, local: LocalSteps, k: int) -> T
     y = state.y + answers.mean("update")
     if not bool(torch.isfinite(y).all()):
         raise RunError(
-            f"the model is no longer finite after round {k}; lower inner_lr (now {local.lr:g})"
+            f"the model is no longer finite after round {k + 1}; lower inner_lr (now {local.lr:g})"
         )
     return y
 

@@ -68,8 +68,7 @@ def _run(
     config, federation = setup.config, setup.federation
     saved = None if point is None else point.next_round
     now = point or Checkpoint(0, setup.initial_state(), {}, Traffic(), {}, 0.0)
-    federation.restore(now.clients, now.traffic)
-    federation.versions = dict(now.versions)
+    federation.restore(now.clients, now.versions, now.traffic)
     records = folder.keep_rounds(now.next_round)
     for record in records:
         observe(record)
@@ -130,7 +129,7 @@ def hypergradient_summary(setup: Setup, last: dict[str, Any]) -> dict[str, Any] 
         return None
     config = setup.config
     return {
-        "iterations": 1 if config.method == "non-iter" else config.iterations,
+        "iterations": config.iterations if config.method.startswith("iter-") else 1,
         "residual": last.get("residual"),
         "rate": config.rate,
         "curvature": config.curvature,

@@ -43,9 +43,15 @@ class LocalFederation:
             raise InputError(f"there is no client {client}; there are {len(self.sites)} clients")
         return self.states.get(client) or initial_state(self.sites[client])
 
-    def restore(self, states: Mapping[ClientId, SiteState], traffic: Traffic) -> None:
-        """Continue from the states and the traffic of a checkpoint."""
+    def restore(
+        self,
+        states: Mapping[ClientId, SiteState],
+        versions: Mapping[ClientId, Mapping[str, int]],
+        traffic: Traffic,
+    ) -> None:
+        """Continue from a checkpoint."""
         self.states = dict(states)
+        self.versions = {client: dict(known) for client, known in versions.items()}
         self._traffic = traffic
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:

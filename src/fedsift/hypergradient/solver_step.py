@@ -86,7 +86,7 @@ def step_back(state: SolverState, update: Update, step: float, k: int) -> tuple[
     """Forget v and the error, halve the step; return the sentence that says so."""
     advice = NEGATIVE if update.curvature < 0 else "lower solver_lr, the rate or the heavy hitters"
     sentence = (
-        f"the solver diverged in round {k} ({update.trouble}); v and its error were reset and "
+        f"the solver diverged in round {k + 1} ({update.trouble}); v and its error were reset and "
         f"the step went from {step:.3g} to {step / 2:.3g}: {advice}"
     )
     fresh = SolverState(step_scale=state.step_scale / 2, resets=state.resets + 1)

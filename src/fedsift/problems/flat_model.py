@@ -65,7 +65,9 @@ class FlatModel:
         with torch.no_grad():
             for name, value in self.unflatten(y).items():
                 own[name].copy_(value)
-        return module.requires_grad_(True)
+        for name in self._names:
+            own[name].requires_grad_(True)  # what the user had frozen stays frozen
+        return module
 
     def astype(self, dtype: torch.dtype) -> Self:
         """Return this model in another floating-point type."""
