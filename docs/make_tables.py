@@ -1,0 +1,40 @@
+"""Write the tables of docs/results.md from the summaries in results/: ``python docs/make_tables.py``."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
+HEAD = (
+    "| method | seed | rounds | accuracy | F1 | precision | recall | AUC | MB up | MB down | exchanges |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|\n"
+)
+
+
+def row(summary: dict[str, object]) -> str:
+    """Return one run as a row of the table."""
+    shares = ("test_accuracy", "f1", "precision", "recall", "auc")
+    cells = [f"`{summary['method']}`", str(summary["seed"]), str(summary["rounds"])]
+    cells += ["–" if summary[k] is None else f"{summary[k]:.3f}" for k in shares]
+    cells += [f"{int(str(summary[k])) / 1e6:.1f}" for k in ("bytes_up", "bytes_down")]
+    return "| " + " | ".join([*cells, str(summary["exchanges"])]) + " |\n"
+
+
+def table(name: str) -> str:
+    """Return the table of one folder of results."""
+    paths = sorted((ROOT / "results" / name).glob("*.json"))
+    rows = [row(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    return HEAD + "".join(rows)
+
+
+def fill(text: str) -> str:
+    """Put every table where its mark is."""
+    return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
+
+
+if __name__ == "__main__":
+    for page in (ROOT / "docs" / "results.md", ROOT / "README.md"):
+        page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")
