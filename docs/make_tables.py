@@ -1,4 +1,7 @@
-"""Write the tables of docs/results.md from the summaries in results/: ``python docs/make_tables.py``."""
+"""Write the tables of the documents from the summaries in results/.
+
+python docs/make_tables.py
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
-HEAD = (
-    "| method | seed | rounds | accuracy | F1 | precision | recall | AUC | MB up | MB down | exchanges |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|\n"
-)
+TITLES = ["method", "seed", "rounds", "accuracy", "F1", "precision", "recall", "AUC"]
+TITLES += ["MB up", "MB down", "exchanges"]
+HEAD = f"| {' | '.join(TITLES)} |\n{'|---' * len(TITLES)}|\n"
 
 
 def row(summary: dict[str, object]) -> str:
