@@ -15,7 +15,7 @@ from fedsift.experiment.run import execute, read_config
 from fedsift.report import write_report
 
 METHODS = ("fedavg", "iter-sketch", "oracle")
-ROUNDS = 200
+ROUNDS = 150
 EXAMPLES = """\
 examples:
   fedsift demo
