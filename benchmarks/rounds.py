@@ -98,8 +98,8 @@ def measure() -> dict[str, float]:
     federated = data()
     fedavg, single = runner(federated, "fedavg"), runner(federated, "single-loop")
     out = {
-        "fedavg_over_plain_loop": ratio(fedavg, plain_loop(federated), repeats=5),
-        "single_loop_round_over_fedavg_round": ratio(single, fedavg, repeats=5),
+        "fedavg_over_plain_loop": ratio(fedavg, plain_loop(federated), repeats=3),
+        "single_loop_round_over_fedavg_round": ratio(single, fedavg, repeats=3),
     }
     for name, run in (("fedavg", fedavg), ("single_loop", single)):
         before = run.setup.federation.traffic

@@ -84,8 +84,7 @@ def _product(site: Site, state: SiteState, request: Request) -> Outcome:
     """Algorithm 2, line 5: a compressed Hessian product."""
     x, y, state = _where(site, state, request)
     product = _curvature(site, x, y, request)(_array(request, "v"))
-    arrays, scalars, state = _compressed(product, state, request)
-    return arrays, scalars, state
+    return _compressed(product, state, request)
 
 
 def _compressed(product: Tensor, state: SiteState, request: Request) -> Outcome:

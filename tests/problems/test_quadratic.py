@@ -1,9 +1,16 @@
 """The closed forms of the quadratic federation, against the derivatives and each other."""
 
+from dataclasses import replace
+
 import torch
 from torch.func import grad
 
+from fedsift.federation import LocalFederation
+from fedsift.hypergradient import CurvatureSettings, Point
+from fedsift.hypergradient.products import exact_product
+from fedsift.messages import Cohort
 from fedsift.problem import cross_product, inner_gradient, outer_gradients
+from fedsift.problems import random_quadratic
 
 
 def test_inner_solution_has_no_gradient(quadratic):
@@ -44,3 +51,13 @@ def test_hypergradient_formula_of_the_paper(quadratic):
 def test_outer_solution_has_no_hypergradient(quadratic):
     x = quadratic.problem.outer_solution(quadratic.mean)
     assert quadratic.problem.hypergradient(quadratic.mean, x).norm() < 1e-10
+
+
+def test_a_client_of_many_samples_is_still_one_quadratic():
+    problem, (client,) = random_quadratic(clients=1)
+    large = replace(client, num_samples=350)  # more than a site takes in one pass
+    federation = LocalFederation.of(problem, [large])
+    y = torch.ones_like(problem.target)
+    point = Point(y, y - problem.target, 0, problem.initial_x(None))
+    v = exact_product(Cohort(federation, (0,)), point, y, CurvatureSettings())
+    torch.testing.assert_close(v, client.A @ y)

@@ -13,7 +13,7 @@ x is shared: the server holds it, and clients return their cross products.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -33,9 +33,9 @@ class QuadraticClient:
     def __len__(self) -> int:
         return self.num_samples
 
-    def take(self, positions: Tensor) -> QuadraticClient:  # noqa: ARG002
-        """Return itself: a quadratic has no single samples."""
-        return self
+    def take(self, positions: Tensor) -> QuadraticClient:
+        """Return the same quadratic, standing for as many samples: it has no single ones."""
+        return replace(self, num_samples=len(positions))
 
 
 @dataclass(frozen=True)
