@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
+PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md")
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
 TITLES = ["method", "seed", "rounds", "accuracy", "F1", "precision", "recall", "AUC"]
 TITLES += ["MB up", "MB down", "exchanges"]
@@ -32,11 +34,22 @@ def table(name: str) -> str:
     return HEAD + "".join(rows)
 
 
+def bench() -> str:
+    """Return the benchmarks as a table."""
+    found = json.loads((ROOT / "results" / "bench.json").read_text(encoding="utf-8"))
+    shown = {k: f"{v:.3g}" if isinstance(v, float) else str(v) for k, v in found.items()}
+    words = ("date", "machine")
+    rows = [f"| {k.replace('_', ' ')} | {v} |\n" for k, v in shown.items() if k not in words]
+    rows += [f"| {k} | {shown[k]} |\n" for k in words]
+    return "| what | measured |\n|---|---|\n" + "".join(rows)
+
+
 def fill(text: str) -> str:
     """Put every table where its mark is."""
+    text = BENCH.sub(lambda _: f"<!-- bench -->\n\n{bench()}", text)
     return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
 
 
 if __name__ == "__main__":
-    for page in (ROOT / "docs" / "results.md", ROOT / "README.md"):
+    for page in (ROOT / name for name in PAGES):
         page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -160,8 +160,8 @@ CURVATURES: dict[str, Curvature] = {
 def products(operator: Operator, columns: Tensor) -> Tensor:
     """Return operator @ columns for a matrix [d, m].
 
-    One column after the other: ``vmap`` over a linearised network took four times as long per
-    column on a CPU (grouped convolutions), and needs m times the memory.
+    One column after the other: ``vmap`` over a linearised network turns into grouped
+    convolutions, which are slower on a CPU, and needs m times the memory.
     """
     out = torch.empty_like(columns)
     for i in range(columns.shape[1]):
