@@ -96,7 +96,13 @@ def _compressed(product: Tensor, state: SiteState, request: Request) -> Outcome:
         "curvature": float(_array(request, "v") @ product),
         "error": 0.0 if memory is None else float(memory.norm()),
     }
-    return {"product": payload}, scalars, replace(state, memory=memory)
+    # A feedback that keeps nothing here leaves what another one keeps: an uncompressed product
+    # that measures the residual must not cost Top-k its memory.
+    return (
+        {"product": payload},
+        scalars,
+        replace(state, memory=memory) if memory is not None else state,
+    )
 
 
 def _sketch(site: Site, state: SiteState, request: Request) -> Outcome:

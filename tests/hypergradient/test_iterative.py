@@ -194,3 +194,14 @@ def test_the_model_travels_once_per_call(quadratic):
     estimate, _ = solver.estimate(quadratic.cohort, quadratic.point, SolverState())
     assert ["y" in request.arrays for request in seen] == [True, False, False, False]
     assert "y" not in estimate.direction_arrays
+
+
+def test_measuring_the_residual_costs_topk_no_memory():
+    found = []
+    for check in (False, True):
+        case, state = quadratic_case(), SolverState()
+        solver = Iterative(feedback_for(TopK(40, 4)), 3, Constant(0.05), check_residual=check)
+        for _ in range(3):
+            _, estimate, state = _error(case, solver, state)
+        found.append(estimate.v)
+    assert torch.equal(*found)
