@@ -8,6 +8,7 @@ from fedsift.compress import wire
 from fedsift.errors import InputError
 from fedsift.federation import LocalFederation
 from fedsift.messages import Action, Request
+from fedsift.problems import FlatModel, Reweighting
 
 
 def _request(case, k=0):
@@ -16,7 +17,7 @@ def _request(case, k=0):
 
 
 def _federation(case, order=(0, 1, 2)):
-    problem = type(case.problem)(case.problem.model.astype(torch.float32))
+    problem = Reweighting(FlatModel(case.problem.model.to_module(case.y).float()))
     inputs, labels = case.batch.inputs.float(), case.batch.labels
     batch = type(case.batch).of(inputs, labels)
     parts = [batch.take(torch.arange(4 * m, 4 * m + 4)) for m in range(3)]

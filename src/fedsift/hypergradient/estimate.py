@@ -81,7 +81,6 @@ class Estimate:
     residual: float
     residual_is_exact: bool
     iterations: int
-    numbers_sent: int
     direction_arrays: Mapping[str, Payload]
     direction_scalars: Mapping[str, Scalar] = field(default_factory=dict)
     usable: bool = True

@@ -50,7 +50,6 @@ class Exact:
             residual=relative(product(v) - b, b),
             residual_is_exact=True,
             iterations=steps,
-            numbers_sent=len(b) * steps,
             direction_arrays={**point.arrays(y_is_known=True), "v": v},
             usable=bool(torch.isfinite(v).all()),
             advice=advice,

@@ -85,7 +85,6 @@ class NonIterative:
                 residual=residual,
                 residual_is_exact=self.check_residual,
                 iterations=1,
-                numbers_sent=self.r1 * self.r2,
                 direction_arrays={**point.arrays(y_is_known=True), "omega": omega},
                 direction_scalars={"seed1": seed1, "r1": self.r1},
                 usable=finite,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +67,3 @@ class FlatModel:
         for name in self._names:
             own[name].requires_grad_(True)  # what the user had frozen stays frozen
         return module
-
-    def astype(self, dtype: torch.dtype) -> Self:
-        """Return this model in another floating-point type."""
-        return type(self)(self.to_module(self._start).to(dtype))
