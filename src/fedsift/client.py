@@ -24,7 +24,7 @@ from fedsift.messages import Action, Reply, Request, Scalar
 from fedsift.problem import Composite, Problem, chunks, cross_product
 from fedsift.randomness import generator
 
-CHUNK = 100  # samples in one pass: larger ones leave the cache and are slower, and need more memory
+CHUNK = 64  # samples in one pass: larger ones leave the cache and are slower, and need more memory
 
 
 @dataclass(frozen=True)
