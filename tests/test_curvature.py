@@ -5,7 +5,7 @@ import torch
 from torch.func import hessian as dense_hessian
 from torch.func import jacrev
 
-from fedsift.curvature import CURVATURES, bend, products, push
+from fedsift.curvature import CURVATURES, along, bend, push
 from fedsift.errors import InputError
 from fedsift.problem import LossPair, hessian_product
 
@@ -58,7 +58,7 @@ def test_hessian_matches_the_plain_version(conv, make):
 def test_gauss_newton_is_positive_where_the_hessian_is_not(conv, dense):
     assert torch.linalg.eigvalsh(dense["hessian"])[0] < 0
     operator = _operator(conv, "gauss-newton", "repeated")
-    matrix = products(operator, torch.eye(len(conv.y)).double())
+    matrix = torch.stack([operator.product(e) for e in torch.eye(len(conv.y)).double()])
     assert torch.linalg.eigvalsh(matrix)[0] > 0.9 * conv.problem.l2
 
 
@@ -70,14 +70,6 @@ def test_damping_adds_to_the_diagonal(conv, kind, make):
     torch.testing.assert_close(difference, 0.7 * conv.v, **TIGHT)
 
 
-@every[0]
-def test_products_are_single_products(conv, kind):
-    operator = _operator(conv, kind, "repeated")
-    columns = torch.stack([conv.v, conv.y, 2 * conv.v, conv.v.sin()], dim=1)
-    expected = torch.stack([operator.product(c) for c in columns.T], dim=1)
-    torch.testing.assert_close(products(operator, columns), expected, **TIGHT)
-
-
 def test_one_pass_gives_outputs_and_their_derivative(conv):
     tangent = push(conv.problem, conv.y, conv.batch, conv.v)
     J = jacrev(lambda y: conv.problem.outputs(y, conv.batch))(conv.y)
@@ -86,6 +78,14 @@ def test_one_pass_gives_outputs_and_their_derivative(conv):
     u = tangent.along.cos()
     torch.testing.assert_close(tangent.pull(u), torch.einsum("nid,ni->d", J, u), **TIGHT)
     assert not tangent.along.requires_grad
+
+
+def test_a_tangent_without_a_graph_is_the_same(conv):
+    kept, bare = (make(conv.problem, conv.y, conv.batch, conv.v) for make in (push, along))
+    torch.testing.assert_close(bare.outputs, kept.outputs)
+    torch.testing.assert_close(bare.along, kept.along, **TIGHT)
+    with pytest.raises(NotImplementedError, match="use `push`"):
+        bare.pull(bare.along)
 
 
 def test_bend_is_the_hessian_of_the_output_loss(conv):

@@ -22,10 +22,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.func import grad, linearize, vjp
+from torch.func import grad, jvp, linearize, vjp
 
 from fedsift.errors import InputError
-from fedsift.problem import Composite, Problem
+from fedsift.problem import Composite, HasCrossFrom, Problem
 
 
 class Operator(Protocol):
@@ -75,6 +75,16 @@ def push(problem: Composite, y: Tensor, batch: Any, v: Tensor) -> Tangent:
     return Tangent(outputs.detach(), along.detach(), pull)
 
 
+def along(problem: Composite, y: Tensor, batch: Any, v: Tensor) -> Tangent:
+    """Compute outputs and J v only: a third of the memory of ``push``, and no way back."""
+    outputs, tangent = jvp(lambda y_: problem.outputs(y_, batch), (y,), (v,))[:2]
+
+    def pull(u: Tensor) -> Tensor:
+        raise NotImplementedError("a tangent made by `along` keeps no graph; use `push`")
+
+    return Tangent(outputs, tangent, pull)
+
+
 def bend(problem: Composite, x: Tensor, outputs: Tensor, batch: Any) -> Callable[[Tensor], Tensor]:
     """Return u ↦ Q u, the Hessian of the output loss."""
 
@@ -87,6 +97,8 @@ def bend(problem: Composite, x: Tensor, outputs: Tensor, batch: Any) -> Callable
 
 def cross_from(problem: Composite, x: Tensor, tangent: Tangent, batch: Any) -> Tensor:
     """Return ∇²_xy g v from J v: ∇_x ⟨∇_outputs loss(x), J v⟩, since l2 does not depend on x."""
+    if isinstance(problem, HasCrossFrom):
+        return problem.cross_from(x, tangent.outputs, tangent.along, batch)
 
     def slope(x_: Tensor) -> Tensor:
         gradient: Tensor = grad(lambda o: problem.output_loss(x_, o, batch))(tangent.outputs)
@@ -112,7 +124,7 @@ def hessian_repeated(problem: Problem, x: Tensor, y: Tensor, batch: Any, damping
     def loss(y_: Tensor) -> Tensor:
         return problem.inner_loss(x, y_, batch)
 
-    return Shifted(_linearize(grad(loss), y), damping)
+    return Shifted(_linearize(grad(loss), y)[1], damping)
 
 
 def gauss_newton_once(
@@ -134,11 +146,8 @@ def gauss_newton_repeated(
     """Make Jᵀ Q J with a linearised forward pass and the kept graph of a backward pass."""
     composite = _composite(problem)
 
-    def outputs(y_: Tensor) -> Tensor:
-        return composite.outputs(y_, batch)
-
-    forward = _linearize(outputs, y)
-    point, pull = vjp(outputs, y)[:2]
+    forward = linearised_outputs(composite, y, batch)[1]
+    point, pull = vjp(lambda y_: composite.outputs(y_, batch), y)[:2]
     Q = bend(composite, x, point, batch)
     return Shifted(lambda v: pull(Q(forward(v)))[0], composite.l2 + damping)
 
@@ -157,16 +166,11 @@ CURVATURES: dict[str, Curvature] = {
 }
 
 
-def products(operator: Operator, columns: Tensor) -> Tensor:
-    """Return operator @ columns for a matrix [d, m].
-
-    One column after the other: ``vmap`` over a linearised network turns into grouped
-    convolutions, which are slower on a CPU, and needs m times the memory.
-    """
-    out = torch.empty_like(columns)
-    for i in range(columns.shape[1]):
-        out[:, i] = operator.product(columns[:, i].contiguous())
-    return out
+def linearised_outputs(
+    problem: Composite, y: Tensor, batch: Any
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Return the outputs and v ↦ J v, what does not depend on v computed once."""
+    return _linearize(lambda y_: problem.outputs(y_, batch), y)
 
 
 def _composite(problem: Problem) -> Composite:
@@ -178,9 +182,10 @@ def _composite(problem: Problem) -> Composite:
     return problem
 
 
-def _linearize(function: Callable[[Tensor], Tensor], y: Tensor) -> Callable[[Tensor], Tensor]:
+def _linearize(
+    function: Callable[[Tensor], Tensor], y: Tensor
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     with warnings.catch_warnings():  # torch's constant folding warns about its own graph
         warnings.filterwarnings("ignore", message="Attempted to insert a get_attr Node")
-        _, forward = linearize(function, y)
-    apply: Callable[[Tensor], Tensor] = forward
-    return apply
+        value, forward = linearize(function, y)
+    return value, forward

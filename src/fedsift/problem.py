@@ -11,14 +11,14 @@
 | ``hessian_product``           | ∇²_yy g_m v      |
 | ``cross_product``             | ∇²_xy g_m v      |
 
-The functions below are the plain versions, through ``torch.func``, for any two losses.
-``curvature`` has the fast Hessian products; a problem that knows a faster cross product offers
-it as a method of that name.
+The functions below are the plain versions, through ``torch.func``, for any two losses;
+``curvature`` and ``sample_passes`` have the fast ones. What a problem may offer beyond its losses
+is a protocol each: ``Composite``, ``HasCrossFrom``, ``HasAgreement``, ``Poolable``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
@@ -68,15 +68,6 @@ class Problem(Protocol):
 
 
 @runtime_checkable
-class HasCrossProduct(Protocol):
-    """A problem that computes ∇²_xy g_m v faster than two nested derivatives."""
-
-    def cross_product(self, x: Tensor, y: Tensor, batch: Any, v: Tensor) -> Tensor:
-        """Return ∇²_xy g_m(x, y) v, of the shape of x."""
-        ...
-
-
-@runtime_checkable
 class Composite(Protocol):
     """A problem whose inner loss is a convex loss of outputs: it has a Gauss-Newton matrix.
 
@@ -94,6 +85,41 @@ class Composite(Protocol):
 
     def output_loss(self, x: Tensor, outputs: Tensor, batch: Any) -> Tensor:
         """Return the loss of these outputs, convex in them."""
+        ...
+
+
+@runtime_checkable
+class HasCrossFrom(Protocol):
+    """A composite problem that knows ∇²_xy g_m v from outputs and J v in closed form."""
+
+    def cross_from(self, x: Tensor, outputs: Tensor, along: Tensor, batch: Any) -> Tensor:
+        """Return ∇²_xy g_m(x, y) v, of the shape of x."""
+        ...
+
+
+@runtime_checkable
+class HasAgreement(Protocol):
+    """A composite problem whose samples have labels that the model may share or not."""
+
+    def agreement(self, x: Tensor, outputs: Tensor, batch: Any) -> Tensor:
+        """Return a number in [0, 1] per entry of x, below ½ where another label is likelier.
+
+        Entries whose sample is not in the batch are zero.
+        """
+        ...
+
+
+@runtime_checkable
+class Poolable(Protocol):
+    """A problem with an x per sample: samples of several clients can be treated as one batch."""
+
+    def pool(self, parts: Sequence[tuple[Tensor, Any, float]]) -> tuple[Tensor, Any]:
+        """Return (x, batch) with inner_loss(x, ·, batch) = Σ share · inner_loss(x_m, ·, batch_m).
+
+        ``parts`` are (x_m, batch_m, share) with shares that sum to 1. The pool's x has the x_m one
+        after the other, and its cross product has the score of sample j divided by the number of
+        samples at its place, as that of every part.
+        """
         ...
 
 
@@ -157,8 +183,6 @@ def hessian_product(problem: Problem, x: Tensor, y: Tensor, batch: Any, v: Tenso
 
 def cross_product(problem: Problem, x: Tensor, y: Tensor, batch: Any, v: Tensor) -> Tensor:
     """Return ∇²_xy g_m(x, y) v = ∇_x ⟨∇_y g_m(x, y), v⟩."""
-    if isinstance(problem, HasCrossProduct):
-        return problem.cross_product(x, y, batch, v)
     pull = vjp(lambda x_: inner_gradient(problem, x_, y, batch), x)[1]
     return _tensor(pull(v)[0])
 

@@ -69,3 +69,10 @@ def test_faults_are_sentences(conv):
         federation.state(9)
     (reply,) = federation.ask(Request(Action.OUTER, 0, {}, {}), [0])
     assert reply.error == "client 0 was asked to 'outer' before any model came"
+
+
+def test_models_of_past_rounds_are_forgotten(conv):
+    federation = _federation(conv)
+    for k, client in enumerate((0, 1, 2)):
+        federation.ask(_request(conv, k), [client])
+    assert [federation.state(m).y is None for m in range(3)] == [True, True, False]

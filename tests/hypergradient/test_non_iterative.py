@@ -8,8 +8,11 @@ import torch
 
 from conftest import quadratic_case
 from fedsift.compress import SparseEmbedding
+from fedsift.curvature import CURVATURES
 from fedsift.errors import InputError
-from fedsift.hypergradient import CurvatureSettings, NonIterative, SolverState
+from fedsift.federation import LocalFederation
+from fedsift.hypergradient import CurvatureSettings, NonIterative, Point, SolverState
+from fedsift.messages import Cohort
 from fedsift.randomness import derive
 
 
@@ -24,6 +27,31 @@ def test_it_solves_the_sketched_system_of_dense_matrices(quadratic):
     omega = torch.linalg.pinv(S2 @ quadratic.mean.A @ S1.T) @ (S2 @ b)
     torch.testing.assert_close(estimate.direction_arrays["omega"], omega)
     torch.testing.assert_close(estimate.v, S1.T @ omega)
+
+
+def test_galerkin_gives_the_best_v_of_the_subspace(conv):
+    """Least squares on J: the Gauss-Newton system in the span of S_1ᵀ, by dense algebra."""
+    federation = LocalFederation.of(conv.problem, [conv.batch])
+    b, settings = conv.y.cos(), CurvatureSettings("gauss-newton", damping=0.2)
+    solver = NonIterative(6, 6, settings, "galerkin", seed=5)
+    federation.states[0] = replace(federation.state(0), x=conv.x)
+    estimate, _ = solver.estimate(Cohort(federation, (0,)), Point(conv.y, b, 0), SolverState())
+    d = len(conv.y)
+    operator = CURVATURES["gauss-newton"].once(conv.problem, conv.x, conv.y, conv.batch, 0.2)
+    H = torch.stack([operator.product(e) for e in torch.eye(d).double()])
+    S1 = SparseEmbedding(6, d, derive(5, 0, "tau_1")).dense()
+    omega = torch.linalg.solve(S1 @ H @ S1.T, S1 @ b)
+    torch.testing.assert_close(estimate.v, S1.T @ omega)
+    # The energy ½ vᵀHv − bᵀv is lowest there: any other ω of the subspace has more.
+    energy = lambda v: float(0.5 * v @ H @ v - b @ v)  # noqa: E731
+    for i in range(6):
+        for step in (0.1, -0.1):
+            assert energy(estimate.v + step * S1[i]) > energy(estimate.v)
+
+
+def test_an_unknown_system_is_refused():
+    with pytest.raises(InputError, match="'normal' is unknown"):
+        NonIterative(4, 8, system="normal")
 
 
 def test_error_falls_as_the_sketch_grows(capsys):

@@ -8,19 +8,25 @@ from torch.nn.functional import cross_entropy
 
 from fedsift.errors import InputError
 from fedsift.problem import cross_product
-from fedsift.problems import FlatModel, Reweighting
+from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.sample_passes import cross_pass
+
+
+def _cross(conv, batch, total):
+    return cross_pass(conv.problem, conv.x, conv.y, batch, conv.v, total)
 
 
 def test_scores_are_inner_products_of_sample_gradients(conv):
-    scores = conv.problem.scores(conv.y, conv.batch, conv.v)
-    for j in range(len(conv.batch)):
+    n = len(conv.batch)
+    scores = n * _cross(conv, conv.batch, n).value
+    for j in range(n):
         one = conv.batch.take(torch.tensor([j]))
         gradient = grad(lambda y, s=one: conv.problem.sample_losses(y, s).sum())(conv.y)
         assert abs(scores[j] - gradient @ conv.v) < 1e-10
 
 
 def test_cross_product_matches_finite_differences_in_the_weights(conv):
-    product = cross_product(conv.problem, conv.x, conv.y, conv.batch, conv.v)
+    product = _cross(conv, conv.batch, len(conv.batch)).value
 
     def slope(x):
         return grad(lambda y: conv.problem.inner_loss(x, y, conv.batch))(conv.y) @ conv.v
@@ -30,14 +36,35 @@ def test_cross_product_matches_finite_differences_in_the_weights(conv):
         assert abs(product[j] - (slope(conv.x + unit) - slope(conv.x))) < 1e-10
 
 
-def test_cross_product_of_parts_adds_up(conv):
-    whole = cross_product(conv.problem, conv.x, conv.y, conv.batch, conv.v)
+def test_cross_products_and_agreements_of_parts_add_up(conv):
     n, halves = len(conv.batch), (torch.arange(0, 5), torch.arange(5, 12))
+    whole = _cross(conv, conv.batch, n)
+    parts = [_cross(conv, conv.batch.take(h), n) for h in halves]
+    plain = cross_product(conv.problem, conv.x, conv.y, conv.batch, conv.v)
+    torch.testing.assert_close(sum(p.value for p in parts), plain, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(sum(p.agreement for p in parts), whole.agreement)
+
+
+def test_agreement_compares_the_label_with_the_best_other_class(conv):
+    found = _cross(conv, conv.batch, len(conv.batch)).agreement
+    logits = conv.problem.outputs(conv.y, conv.batch)
+    for j, p in enumerate(logits.softmax(dim=1)):
+        label = int(conv.batch.labels[j])
+        other = max(float(p[c]) for c in range(3) if c != label)
+        assert abs(found[j] - p[label] / (p[label] + other)) < 1e-12
+        assert bool(found[j] < 0.5) == bool(p.argmax() != label)
+
+
+def test_the_loss_of_a_pool_is_the_weighted_mean_of_its_parts(conv):
+    takes, shares = (torch.arange(0, 3), torch.arange(3, 12)), (0.6, 0.4)
+    clients = [Samples.of(conv.batch.inputs[t], conv.batch.labels[t]) for t in takes]
+    xs = [conv.x[t] for t in takes]
+    x, batch = conv.problem.pool(list(zip(xs, clients, shares, strict=True)))
     parts = [
-        len(h) / n * cross_product(conv.problem, conv.x, conv.y, conv.batch.take(h), conv.v)
-        for h in halves
+        share * conv.problem.inner_loss(own, conv.y, client)
+        for own, client, share in zip(xs, clients, shares, strict=True)
     ]
-    torch.testing.assert_close(sum(parts), whole, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(conv.problem.inner_loss(x, conv.y, batch), sum(parts))
 
 
 def test_inner_loss_is_the_weighted_mean_with_weight_decay(conv):

@@ -1,5 +1,8 @@
 """All clients in this process: one resident model, clients as views of data.
 
+What the cohort has to compute along one direction v is done in one pass over all its samples where
+the mathematics allows it (``pooled``); the numbers differ in rounding only.
+
 Clients are answered in the order of their ids and draw their randomness from (seed, round, client,
 purpose), so results do not depend on the order in which they are named.
 """
@@ -7,18 +10,24 @@ purpose), so results do not depend on the order in which they are named.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedsift.client import Site, SiteState, answer, initial_state
 from fedsift.errors import InputError
+from fedsift.federation.pooled import pooled
 from fedsift.messages import ClientId, Reply, Request, Traffic, Versioned
 from fedsift.problem import Problem
 
 
 class LocalFederation:
-    """Answers requests by calling ``client.answer``; counts bytes as if they had travelled."""
+    """Answers requests by calling ``client.answer``; counts bytes as if they had travelled.
 
-    def __init__(self, sites: Iterable[Site]) -> None:
+    With ``pool=False`` every client computes for itself, as on a network, bit for bit.
+    """
+
+    def __init__(self, sites: Iterable[Site], *, pool: bool = True) -> None:
+        self.pool = pool
         self.sites = {site.client: site for site in sorted(sites, key=lambda s: s.client)}
         if not self.sites:
             raise InputError("the federation has no client; give at least one")
@@ -26,6 +35,7 @@ class LocalFederation:
         self.states: dict[ClientId, SiteState] = {}
         self.versions: dict[ClientId, dict[str, int]] = {}
         self._traffic = Traffic()
+        self._round: tuple[int, set[ClientId]] = (-1, set())
 
     @property
     def traffic(self) -> Traffic:
@@ -53,15 +63,20 @@ class LocalFederation:
         self.states = dict(states)
         self.versions = {client: dict(known) for client, known in versions.items()}
         self._traffic = traffic
+        self._round = (-1, set())
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
         """Ask these clients; return one reply each, in order of client id."""
+        self._forget_last_round(request.round, clients)
         replies, up, down = [], 0, 0
         read = request.plain()
         versions = {n: a.version for n, a in request.arrays.items() if isinstance(a, Versioned)}
         sizes: dict[tuple[tuple[str, int], ...], int] = {}
-        for client in sorted(clients):
-            reply, self.states[client] = answer(self.sites[client], self.state(client), read)
+        asked = sorted(clients)
+        seen = pooled([(self.sites[m], self.state(m)) for m in asked], read) if self.pool else {}
+        for client in asked:
+            site, state = self.sites[client], self.state(client)
+            reply, self.states[client] = answer(site, state, read, seen.get(client))
             replies.append(reply)
             known = tuple(self.versions.get(client, {}).items())
             if known not in sizes:
@@ -72,3 +87,12 @@ class LocalFederation:
                 self.versions[client] = versions
         self._traffic += Traffic(up, down, 1)
         return replies
+
+    def _forget_last_round(self, k: int, clients: Sequence[ClientId]) -> None:
+        """Drop the models of past rounds: memory is for a cohort, not for all who took part."""
+        last, members = self._round
+        if k != last:
+            for client in members & self.states.keys():
+                self.states[client] = replace(self.states[client], y=None)
+            members = set()
+        self._round = (k, members | set(clients))

@@ -9,10 +9,11 @@ from fedsift.hypergradient.estimate import (
 )
 from fedsift.hypergradient.exact import Exact
 from fedsift.hypergradient.iterative import Constant, Iterative, Theorem
-from fedsift.hypergradient.non_iterative import NonIterative
+from fedsift.hypergradient.non_iterative import SYSTEMS, NonIterative
 from fedsift.hypergradient.solver_step import Guard
 
 __all__ = [
+    "SYSTEMS",
     "Constant",
     "CurvatureSettings",
     "Estimate",

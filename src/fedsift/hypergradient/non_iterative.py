@@ -7,7 +7,12 @@ back, and each client makes v and the cross product ∇²_xy g_m v itself, so ne
 d-dimensional vector travels. Seeds τ_1, τ_2 are drawn anew every round unless ``fresh_seeds`` is
 off: v is sought in the span of S_1ᵀ, and a new subspace each round averages its error out.
 
-The residual is that of the sketched system: a subspace embedding S_2 keeps norms, so it estimates
+``system="galerkin"`` is ours: S_1 stands on both sides, (S_1 (∇²_yy G) S_1ᵀ) ω̂ = S_1 ∇_y F. With the
+Gauss-Newton matrix a client then needs r_1 forward passes and none back; v is the best one in the
+span of S_1ᵀ, in the norm of the matrix.
+
+The residual is that of the sketched system (with Galerkin it is zero by construction, and
+``check_residual`` tells more): a subspace embedding S_2 keeps norms, so it estimates
 ‖Hv − ∇_y F‖ / ‖∇_y F‖ when r_2 is well above r_1.
 """
 
@@ -31,19 +36,24 @@ from fedsift.hypergradient.products import exact_residual
 from fedsift.messages import Action, Cohort, Request
 from fedsift.randomness import derive
 
+SYSTEMS = ("least-squares", "galerkin")
+
 
 @dataclass(frozen=True)
 class NonIterative:
-    """Algorithm 3 with sparse embeddings of r_1 and r_2 rows."""
+    """Algorithm 3 with sparse embeddings of r_1 and r_2 rows; Galerkin's has r_1 only."""
 
     r1: int
     r2: int
     curvature: CurvatureSettings = CurvatureSettings()
+    system: str = "least-squares"
     fresh_seeds: bool = True
     check_residual: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.system not in SYSTEMS:
+            raise InputError(f"the system '{self.system}' is unknown; use one of {SYSTEMS}")
         if self.r1 < 1 or self.r2 < self.r1:
             raise InputError(
                 f"r1 = {self.r1} and r2 = {self.r2} do not fit: the sketched system needs "
@@ -51,10 +61,10 @@ class NonIterative:
             )
 
     @staticmethod
-    def rows_at_rate(length: int, rate: float) -> tuple[int, int]:
-        """Choose (r_1, r_2) with r_2 = 2 r_1 and r_1 r_2 ≈ d / rate numbers sent."""
-        r1 = max(1, math.isqrt(int(length / rate / 2)))
-        return r1, 2 * r1
+    def rows_at_rate(length: int, rate: float, ratio: int = 2) -> tuple[int, int]:
+        """Choose (r_1, r_2) with r_2 = ratio · r_1 and r_1 r_2 ≈ d / rate numbers sent."""
+        r1 = max(1, math.isqrt(int(length / rate / ratio)))
+        return r1, ratio * r1
 
     def estimate(
         self, cohort: Cohort, point: Point, state: SolverState
@@ -63,11 +73,13 @@ class NonIterative:
         b = point.outer_gradient
         era = point.round if self.fresh_seeds else 0
         seed1, seed2 = (derive(self.seed, era, name) for name in ("tau_1", "tau_2"))
+        galerkin = self.system == "galerkin"
         seeds = {"seed1": seed1, "seed2": seed2, "r1": self.r1, "r2": self.r2}
-        scalars = {**self.curvature.scalars(), **seeds}
+        scalars = {**self.curvature.scalars(), **seeds, "system": self.system}
         answers = cohort.ask(Request(Action.SKETCH, point.round, point.arrays(), scalars))
         system = answers.mean("sketch")
-        right = SparseEmbedding(self.r2, len(b), seed2).apply(b)
+        rows, seed = (self.r1, seed1) if galerkin else (self.r2, seed2)
+        right = SparseEmbedding(rows, len(b), seed).apply(b)
         # gelsd (by SVD) gives the least-norm ω where the system is rank-deficient.
         solved = torch.linalg.lstsq(system.double().cpu(), right.double().cpu(), driver="gelsd")
         omega = solved.solution.to(b)

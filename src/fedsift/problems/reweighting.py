@@ -4,16 +4,16 @@
     ∂/∂λ_j ⟨∇_ω g_m, v⟩ = ⟨∇ℓ_j, v⟩ / N_m
 
 The cross product needs ⟨∇ℓ_j, v⟩ for all samples: one forward-mode pass along v gives all of
-them, because it is the derivative of the vector of sample losses.
+them, because ∇ℓ_j = Jᵀ(p_j − e_j).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import jvp
 from torch.nn.functional import cross_entropy
 
 from fedsift.problems.flat_model import FlatModel
@@ -79,13 +79,40 @@ class Reweighting:
         """Return F(y): the mean loss, every sample weighing the same."""
         return cross_entropy(self.outputs(y, batch), batch.labels)
 
-    def scores(self, y: Tensor, batch: Samples, v: Tensor) -> Tensor:
-        """Return ⟨∇ℓ_j(y), v⟩ for every sample, in one forward-mode pass."""
-        tangent: Tensor = jvp(lambda y_: self.sample_losses(y_, batch), (y,), (v,))[1]
-        return tangent
+    def cross_from(self, x: Tensor, outputs: Tensor, along: Tensor, batch: Samples) -> Tensor:
+        """Return ∇²_xy g_m v from J v: the score of sample j is (p_j − e_j)·(J v)_j."""
+        slope = outputs.softmax(dim=1).scatter_add(
+            1, batch.labels[:, None], -outputs.new_ones(len(batch), 1)
+        )
+        scores = (slope * along).sum(dim=1)
+        return self._at(x, scores / len(batch), batch)
 
-    def cross_product(self, x: Tensor, y: Tensor, batch: Samples, v: Tensor) -> Tensor:
-        """Return ∇²_xy g_m v; zero for weights whose sample is not in the batch."""
-        product = torch.zeros_like(x)
-        product[batch.positions] = self.scores(y, batch, v).to(x.dtype) / len(batch)
-        return product
+    def agreement(self, x: Tensor, outputs: Tensor, batch: Samples) -> Tensor:
+        """Return p(label) / (p(label) + the largest other p) per sample."""
+        return self._at(x, agreement(outputs, batch.labels), batch)
+
+    def pool(self, parts: Sequence[tuple[Tensor, Samples, float]]) -> tuple[Tensor, Samples]:
+        """Return the samples of several clients as one batch.
+
+        Weights are scaled by share · n / n_m: the pool's mean is then that of the clients' means.
+        """
+        n = sum(len(batch) for _, batch, _ in parts)
+        start, xs, positions = 0, [], []
+        for x, batch, share in parts:
+            xs.append(x * (share * n / max(len(batch), 1)))
+            positions.append(batch.positions + start)
+            start += len(x)
+        inputs = torch.cat([batch.inputs for _, batch, _ in parts])
+        labels = torch.cat([batch.labels for _, batch, _ in parts])
+        return torch.cat(xs), Samples(inputs, labels, torch.cat(positions))
+
+    def _at(self, x: Tensor, values: Tensor, batch: Samples) -> Tensor:
+        """Return a vector like x with these values at the batch's positions, else zero."""
+        return torch.zeros_like(x).index_put_((batch.positions,), values.to(x.dtype))
+
+
+def agreement(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return σ(z_label − the largest other z) = p(label) / (p(label) + the largest other p)."""
+    own = logits.gather(1, labels[:, None]).squeeze(1)
+    other = logits.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
+    return torch.sigmoid(own - other)

@@ -1,0 +1,120 @@
+"""One pass over the samples of a whole cohort, instead of one per client.
+
+    S_G = Σ_m (N_m / Σ N) S(∇²_yy g_m v) = S(Σ_m (N_m / Σ N) ∇²_yy g_m v)        S linear
+    ∇²_xy g_m v                                                                 per sample anyway
+
+Many small passes become few large ones, and S is applied once. Every client's reply then carries
+the cohort's mean product, of which the server takes the mean. Top-k is not linear and keeps an
+error per client, so its products are not pooled; nor is anything of a problem without an x per
+sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedsift.client import (
+    Seen,
+    Site,
+    SiteState,
+    curvature,
+    direction,
+    draw,
+    requested_feedback,
+)
+from fedsift.compress import ClientFeedback
+from fedsift.messages import Action, ClientId, Request
+from fedsift.problem import Poolable
+from fedsift.sample_passes import Cross, cross_pass, joint_pass, product_pass
+
+Members = Sequence[tuple[Site, SiteState]]
+
+
+def pooled(members: Members, request: Request) -> dict[ClientId, Seen]:
+    """Return what the cohort's clients need not compute for themselves; empty if nothing."""
+    y = _common_model(members, request)
+    if len(members) < 2 or y is None or not _can_be_pooled(members):
+        return {}
+    if request.action is Action.OUTER:
+        crosses = _crosses(members, request, y)
+        return {client: Seen(cross=cross) for client, cross in crosses.items()}
+    feedback = requested_feedback(request)
+    if isinstance(feedback, ClientFeedback):
+        return {}
+    product, crosses = _products(members, request, y)
+    payload, _ = feedback.client(product, 1.0, None)
+    return {site.client: Seen(product, payload, crosses.get(site.client)) for site, _ in members}
+
+
+def _common_model(members: Members, request: Request) -> Tensor | None:
+    """Return the y that all members are asked about, if they follow a v at one."""
+    if request.action not in (Action.PRODUCT, Action.OUTER, Action.STEP):
+        return None
+    if isinstance(y := request.arrays.get("y"), Tensor):
+        return y
+    y = members[0][1].y
+    return y if all(state.y is y for _, state in members) else None
+
+
+def _can_be_pooled(members: Members) -> bool:
+    """Return whether the clients share one poolable problem and own their x."""
+    problem = members[0][0].problem
+    alike = all(site.problem is problem and state.x is not None for site, state in members)
+    return alike and isinstance(problem, Poolable)
+
+
+def _crosses(members: Members, request: Request, y: Tensor) -> dict[ClientId, Cross]:
+    x, batch = _pool(members, [site.batch for site, _ in members])
+    v = direction(request, len(y))
+    problem = members[0][0].problem
+    return _split(members, cross_pass(problem, x, y, batch, v, len(batch)))
+
+
+def _products(
+    members: Members, request: Request, y: Tensor
+) -> tuple[Tensor, dict[ClientId, Cross]]:
+    """Return the cohort's mean product, and every client's cross product where it is asked for."""
+    problem, v = members[0][0].problem, direction(request)
+    parts = [draw(site, request) for site, _ in members]
+    x, drawn = _pool(members, [part for part, _ in parts])
+    if request.action is Action.PRODUCT:
+        return product_pass(problem, x, y, drawn, v, curvature(request)), {}
+    rests = [part for _, part in parts if part is not None]
+    rest = None
+    if rests:  # a client whose samples are all drawn has none left
+        left = [part if part is not None else drawn_.take(_NONE) for drawn_, part in parts]
+        _, rest = _pool(members, left)
+    product, cross = joint_pass(problem, x, y, drawn, rest, v, curvature(request))
+    return product, _split(members, cross)
+
+
+_NONE = torch.zeros(0, dtype=torch.int64)
+
+
+def _pool(members: Members, batches: Sequence[Any]) -> tuple[Tensor, Any]:
+    problem = members[0][0].problem
+    assert isinstance(problem, Poolable)
+    total = sum(len(site.batch) for site, _ in members)
+    parts = []
+    for (site, state), batch in zip(members, batches, strict=True):
+        assert state.x is not None
+        parts.append((state.x, batch, len(site.batch) / total))
+    return problem.pool(parts)
+
+
+def _split(members: Members, cross: Cross) -> dict[ClientId, Cross]:
+    """Give every client its part: scores divided by its own number of samples."""
+    sizes = [len(state.x) for _, state in members if state.x is not None]
+    total = sum(len(site.batch) for site, _ in members)
+    values = torch.split(cross.value, sizes)
+    agreements: Sequence[Tensor | None] = [None] * len(members)
+    if cross.agreement is not None:
+        agreements = torch.split(cross.agreement, sizes)
+    return {
+        site.client: Cross(value * (total / len(site.batch)), agreement)
+        for (site, _), value, agreement in zip(members, values, agreements, strict=True)
+    }
