@@ -24,6 +24,8 @@ from fedsift.errors import InputError
 def largest(g: Tensor, k: int) -> Tensor:
     """Return the indices of the k numbers of largest magnitude, ascending."""
     magnitude = g.abs().nan_to_num_(nan=math.inf, posinf=math.inf)
+    if magnitude.device.type != "cpu":
+        return _by_sorting(magnitude, k)
     threshold = _kth_largest(magnitude, k)
     chosen = magnitude > threshold
     ties = (magnitude == threshold).nonzero().squeeze(1)
@@ -31,11 +33,15 @@ def largest(g: Tensor, k: int) -> Tensor:
     return chosen.nonzero().squeeze(1)
 
 
+def _by_sorting(magnitude: Tensor, k: int) -> Tensor:
+    """Return the same, slower on a CPU, but with nothing read back to the host."""
+    order = torch.sort(magnitude, descending=True, stable=True).indices
+    return torch.sort(order[:k]).values
+
+
 def _kth_largest(x: Tensor, k: int) -> float:
-    if x.device.type == "cpu":  # about eight times faster than torch.topk on 10^6 numbers
-        place = len(x) - k
-        return float(np.partition(x.numpy(), place)[place])
-    return float(torch.topk(x, k, sorted=False).values.min())
+    place = len(x) - k  # numpy's is about eight times as fast as torch.topk on 10^6 numbers
+    return float(np.partition(x.numpy(), place)[place])
 
 
 @dataclass(frozen=True)
