@@ -37,7 +37,7 @@ def _operator(conv, kind="gauss-newton", damping=0.0):
 
 @pytest.mark.parametrize("kind", CURVATURES)
 def test_product_is_the_curvature_over_all_samples(conv, monkeypatch, kind):
-    monkeypatch.setattr("fedsift.client.CHUNK", 5)  # 12 samples: three unequal parts
+    monkeypatch.setattr("fedsift.sample_passes.chunk_length", lambda _: 5)  # 12 samples: three unequal parts
     site, state = _site(conv)
     request = _product(conv, Identity(len(conv.y)), curvature=kind)
     reply, _ = answer(site, state, request)
@@ -82,7 +82,7 @@ def test_sketch_is_the_matrix_between_two_embeddings(conv):
 
 @pytest.mark.parametrize("sent", ["v", "omega"])
 def test_outer_step_moves_the_clients_own_weights(conv, monkeypatch, sent):
-    monkeypatch.setattr("fedsift.client.CHUNK", 5)
+    monkeypatch.setattr("fedsift.sample_passes.chunk_length", lambda _: 5)
     site, state = _site(conv)
     arrays, scalars = {"y": conv.y, "v": conv.v}, {}
     v = conv.v
@@ -90,7 +90,7 @@ def test_outer_step_moves_the_clients_own_weights(conv, monkeypatch, sent):
         omega = torch.arange(1.0, 7.0).double()
         v = SparseEmbedding(6, len(conv.y), 4).transpose_apply(omega)
         arrays, scalars = {"y": conv.y, "omega": omega}, {"r1": 6, "seed1": 4}
-    step = {"outer_lr": 0.2, "outer_rule": "gradient", "total_samples": 24}
+    step = {"outer_lr": 0.2, "outer_rule": "gradient", "pace": 0.0, "total_samples": 24}
     reply, after = answer(site, state, Request(Action.OUTER, 0, arrays, {**scalars, **step}))
     cross = cross_product(conv.problem, conv.x, conv.y, conv.batch, v)
     expected = (conv.x + 0.2 * 0.5 * cross).clamp(0, 1)  # N_m / N = 12 / 24

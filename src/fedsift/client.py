@@ -15,16 +15,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedsift.algorithms.comm_fedbio import OuterStep
+from fedsift import client_losses
+from fedsift.algorithms.comm_fedbio import Move
 from fedsift.algorithms.fedavg import LocalSteps, local_sgd
-from fedsift.compress import SparseEmbedding, feedback_for, from_spec
-from fedsift.curvature import CURVATURES, bend, cross_from, products, push
+from fedsift.client_losses import Look
+from fedsift.compress import Feedback, Payload, SparseEmbedding, feedback_for, from_spec
 from fedsift.errors import FedsiftError, InputError
 from fedsift.messages import Action, Reply, Request, Scalar
-from fedsift.problem import Composite, Problem, chunks, cross_product
+from fedsift.problem import Problem
 from fedsift.randomness import generator
-
-CHUNK = 64  # samples in one pass: larger ones leave the cache and are slower, and need more memory
+from fedsift.sample_passes import (
+    Cross,
+    Curvature,
+    cross_pass,
+    galerkin_pass,
+    joint_pass,
+    product_pass,
+    sketch_pass,
+)
 
 
 @dataclass(frozen=True)
@@ -41,14 +49,30 @@ class Site:
 class SiteState:
     """The changing part of a client.
 
-    ``x`` is None where x is shared. ``average`` is the exponential mean of x over rounds, which
-    the audit reads. ``y`` is the model of the running round, so that it need not be sent twice.
+    ``x`` is None where x is shared. The audit reads ``average``, the exponential mean of x over
+    rounds, and ``agreement``, that of the model's agreement with the labels. ``memory`` is what a
+    method keeps between rounds: its compressor's error, or the validation loss of the model that
+    judged the labels. ``y`` is the model of the running round, so that it need not be sent twice.
     """
 
     x: Tensor | None = None
     average: Tensor | None = None
+    agreement: Tensor | None = None
     memory: Tensor | None = None
     y: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is already known of a request that follows a direction v.
+
+    ``product`` and ``payload`` are the cohort's mean, not this client's own: the mean of equal
+    things is the thing, so the server gets the same sum.
+    """
+
+    product: Tensor | None = None
+    payload: Payload | None = None
+    cross: Cross | None = None
 
 
 def initial_state(site: Site) -> SiteState:
@@ -59,10 +83,19 @@ def initial_state(site: Site) -> SiteState:
     return SiteState(x=x, average=x)
 
 
-def answer(site: Site, state: SiteState, request: Request) -> tuple[Reply, SiteState]:
-    """Do what the request says; an error on purpose becomes an error reply."""
+def answer(
+    site: Site, state: SiteState, request: Request, seen: Seen | None = None
+) -> tuple[Reply, SiteState]:
+    """Do what the request says; an error on purpose becomes an error reply.
+
+    ``seen`` is what a federation in one process has computed for the whole cohort at once.
+    """
     try:
-        arrays, scalars, state = _ACTIONS[request.action](site, state, request)
+        if request.action in _FOLLOWING:
+            outcome = _FOLLOWING[request.action](site, state, request, seen or Seen())
+        else:
+            outcome = _ACTIONS[request.action](site, state, request)
+        arrays, scalars, state = outcome
     except FedsiftError as error:
         return Reply(site.client, len(site.batch), error=str(error)), state
     return Reply(site.client, len(site.batch), arrays, scalars), state
@@ -77,23 +110,29 @@ def _train(site: Site, state: SiteState, request: Request) -> Outcome:
     local = LocalSteps(**{k: request.scalars[k] for k in ("steps", "lr", "batch_size")})  # type: ignore[arg-type]
     source = generator(site.seed, request.round, site.client, "batches")
     trained, loss = local_sgd(site.problem, x, y, site.batch, local, source)
-    return {"update": trained - y}, {"loss": loss}, state
+    return {"update": trained - y}, {"loss": float(loss)}, state
 
 
-def _product(site: Site, state: SiteState, request: Request) -> Outcome:
+def _product(site: Site, state: SiteState, request: Request, seen: Seen) -> Outcome:
     """Algorithm 2, line 5: a compressed Hessian product."""
     x, y, state = _where(site, state, request)
-    product = _curvature(site, x, y, request)(_array(request, "v"))
-    return _compressed(product, state, request)
+    product = seen.product
+    if product is None:
+        drawn, _ = draw(site, request)
+        product = product_pass(site.problem, x, y, drawn, direction(request), curvature(request))
+    return _compressed(product, state, request, seen)
 
 
-def _compressed(product: Tensor, state: SiteState, request: Request) -> Outcome:
+def _compressed(product: Tensor, state: SiteState, request: Request, seen: Seen) -> Outcome:
     """Return S(∇²_yy g_m v), with the error memory where the client keeps it."""
-    feedback = feedback_for(from_spec(json.loads(str(request.scalars["compressor"]))))
-    memory = None if request.scalars["fresh"] else state.memory
-    payload, memory = feedback.client(product, _number(request, "step"), memory)
+    memory: Tensor | None = None
+    payload = seen.payload
+    if payload is None:
+        feedback = requested_feedback(request)
+        memory = None if request.scalars["fresh"] else state.memory
+        payload, memory = feedback.client(product, request.number("step"), memory)
     scalars: dict[str, Scalar] = {
-        "curvature": float(_array(request, "v") @ product),
+        "curvature": float(request.array("v") @ product),
         "error": 0.0 if memory is None else float(memory.norm()),
     }
     # A feedback that keeps nothing here leaves what another one keeps: an uncompressed product
@@ -106,50 +145,101 @@ def _compressed(product: Tensor, state: SiteState, request: Request) -> Outcome:
 
 
 def _sketch(site: Site, state: SiteState, request: Request) -> Outcome:
-    """Algorithm 3, line 4: S_2 ∇²_yy g_m S_1ᵀ."""
+    """Algorithm 3, line 4: S_2 ∇²_yy g_m S_1ᵀ, or with S_1 on both sides."""
     x, y, state = _where(site, state, request)
-    r1, r2, seed1, seed2 = (int(_number(request, k)) for k in ("r1", "r2", "seed1", "seed2"))
-    S1 = SparseEmbedding(r1, len(y), seed1)
-    S2 = SparseEmbedding(r2, len(y), seed2)
-    columns = S1.transpose_apply(torch.eye(r1, dtype=y.dtype, device=y.device))
-    return {"sketch": S2.apply(_curvature(site, x, y, request)(columns))}, {}, state
+    r1, r2, seed1, seed2 = (int(request.number(k)) for k in ("r1", "r2", "seed1", "seed2"))
+    S1, drawn = SparseEmbedding(r1, len(y), seed1), draw(site, request)[0]
+    if request.scalars.get("system") == "galerkin":
+        system = galerkin_pass(site.problem, x, y, drawn, S1, curvature(request))
+    else:
+        S2 = SparseEmbedding(r2, len(y), seed2)
+        system = sketch_pass(site.problem, x, y, drawn, S1, S2, curvature(request))
+    return {"sketch": system}, {}, state
 
 
-def _outer(site: Site, state: SiteState, request: Request) -> Outcome:
+def _outer(site: Site, state: SiteState, request: Request, seen: Seen) -> Outcome:
     """∇²_xy g_m v; and the outer step if x is this client's own."""
     x, y, state = _where(site, state, request)
-    v = _direction(request, len(y))
-    return _moved(site, x, _cross(site, x, y, site.batch, v), state, request)
+    cross = seen.cross or cross_pass(
+        site.problem, x, y, site.batch, direction(request, len(y)), len(site.batch)
+    )
+    return _moved(site, x, cross, state, request)
 
 
-def _moved(site: Site, x: Tensor, cross: Tensor, state: SiteState, request: Request) -> Outcome:
+def _moved(site: Site, x: Tensor, cross: Cross, state: SiteState, request: Request) -> Outcome:
     """Step the client's own x along the hypergradient; a shared x is the server's to step."""
     if state.x is None:
-        return {"cross": cross}, {}, state
-    share = len(site.batch) / _number(request, "total_samples")
-    outer = OuterStep(_number(request, "outer_lr"), str(request.scalars["outer_rule"]))
+        return {"cross": cross.value}, {}, state
+    share = len(site.batch) / request.number("total_samples")
+    rule = str(request.scalars["outer_rule"])
+    move = Move(request.number("outer_lr"), rule, request.number("pace"))
     # ∇h = −(N_m/N) ∇²_xy g_m v: F does not depend on a private x.
-    new = site.problem.project(x - outer.change(-share * cross))
-    average = new if state.average is None else AVERAGING * state.average + (1 - AVERAGING) * new
-    return {}, {}, replace(state, x=new, average=average)
+    new = x - move.change(-share * cross.value)
+    agreement = _averaged(state.agreement, cross.agreement)
+    if agreement is not None:
+        new = new + move.own(agreement)
+    new = site.problem.project(new)
+    average = _averaged(state.average, new)
+    return {}, {}, replace(state, x=new, average=average, agreement=agreement)
 
 
-def _step(site: Site, state: SiteState, request: Request) -> Outcome:
+def _averaged(past: Tensor | None, new: Tensor | None) -> Tensor | None:
+    """Return the exponential mean over rounds."""
+    if past is None or new is None:
+        return new
+    return AVERAGING * past + (1 - AVERAGING) * new
+
+
+def _step(site: Site, state: SiteState, request: Request, seen: Seen) -> Outcome:
     """Single loop: local steps, product and outer step, all at the same (x_k, y_k, v_k)."""
     x, y, state = _where(site, state, request)
     trained, scalars, state = _train(site, state, request)
-    product, cross = _product_and_cross(site, x, y, request)
-    payload, extra, state = _compressed(product, state, request)
+    product, cross = seen.product, seen.cross
+    if product is None or cross is None:
+        product, cross = joint_pass(
+            site.problem, x, y, *draw(site, request), direction(request), curvature(request)
+        )
+    payload, extra, state = _compressed(product, state, request, seen)
     moved, _, state = _moved(site, x, cross, state, request)
     return {**trained, **payload, **moved}, {**scalars, **extra}, state
+
+
+def _train_kept(site: Site, state: SiteState, request: Request) -> Outcome:
+    """Preprocess: local steps as if samples of weight 0 were not there."""
+    x, _, _ = _where(site, state, request)
+    kept = site.batch.take(x.nonzero().squeeze(1))
+    if not len(kept):
+        raise InputError(f"client {site.client} has no sample of positive weight to train on")
+    trained, scalars, state = _train(replace(site, batch=kept), state, request)
+    return trained, {**scalars, "kept": len(kept)}, state
+
+
+def _looking(look: Look, *, train: bool) -> Callable[[Site, SiteState, Request], Outcome]:
+    """Return an action that looks at single samples, with local steps where ``train``."""
+
+    def act(site: Site, state: SiteState, request: Request) -> Outcome:
+        trained, scalars, state = _train(site, state, request) if train else ({}, {}, state)
+        _, y, state = _where(site, state, request)
+        arrays, seen, changes = look(site.problem, site.batch, y, request, state.memory)
+        return {**trained, **arrays}, {**scalars, **seen}, replace(state, **changes)
+
+    return act
 
 
 AVERAGING = 0.9  # weight of the past in the mean of x over rounds
 
 _ACTIONS: dict[Action, Callable[[Site, SiteState, Request], Outcome]] = {
     Action.TRAIN: _train,
-    Action.PRODUCT: _product,
     Action.SKETCH: _sketch,
+    Action.ASSESS: _looking(client_losses.own_loss, train=True),
+    Action.COUNT: _looking(client_losses.count, train=False),
+    Action.KEEP: _looking(client_losses.keep, train=False),
+    Action.TRAIN_KEPT: _train_kept,
+    Action.JUDGE: _looking(client_losses.judge, train=True),
+}
+
+_FOLLOWING: dict[Action, Callable[[Site, SiteState, Request, Seen], Outcome]] = {
+    Action.PRODUCT: _product,
     Action.OUTER: _outer,
     Action.STEP: _step,
 }
@@ -157,8 +247,8 @@ _ACTIONS: dict[Action, Callable[[Site, SiteState, Request], Outcome]] = {
 
 def _where(site: Site, state: SiteState, request: Request) -> tuple[Tensor, Tensor, SiteState]:
     """Return (x, y) of the request; a y that is not sent is the last one sent this round."""
-    y = _array(request, "y") if "y" in request.arrays else state.y
-    x = state.x if state.x is not None else _array(request, "x")
+    y = request.array("y") if "y" in request.arrays else state.y
+    x = state.x if state.x is not None else request.array("x")
     if y is None:
         raise InputError(
             f"client {site.client} was asked to '{request.action}' before any model came"
@@ -166,54 +256,19 @@ def _where(site: Site, state: SiteState, request: Request) -> tuple[Tensor, Tens
     return x, y, replace(state, y=y)
 
 
-def _curvature(site: Site, x: Tensor, y: Tensor, request: Request) -> Callable[[Tensor], Tensor]:
-    """Return the client's curvature, over all its samples or a drawn batch, in chunks."""
-    kind = CURVATURES[str(request.scalars["curvature"])]
-    damping = _number(request, "damping")
-    batch, _ = _draw(site, request)
-
-    def apply(v: Tensor) -> Tensor:
-        out = torch.zeros_like(v)
-        for part in chunks(batch, CHUNK):
-            if v.ndim == 1:
-                product = kind.once(site.problem, x, y, part, damping).product(v)
-            else:
-                product = products(kind.repeated(site.problem, x, y, part, damping), v)
-            out += (len(part) / len(batch)) * product
-        return out
-
-    return apply
+def curvature(request: Request) -> Curvature:
+    """Return the matrix that the request asks for."""
+    return Curvature(str(request.scalars["curvature"]), request.number("damping"))
 
 
-def _cross(site: Site, x: Tensor, y: Tensor, batch: Any, v: Tensor) -> Tensor:
-    """Return ∇²_xy g_m v as far as these samples go: the parts of a batch add up."""
-    cross = torch.zeros_like(x)
-    for part in chunks(batch, CHUNK):
-        share = len(part) / len(site.batch)
-        cross += share * cross_product(site.problem, x, y, part, v)
-    return cross
+def requested_feedback(request: Request) -> Feedback:
+    """Return the compressor of the request, with its error feedback."""
+    return feedback_for(from_spec(json.loads(str(request.scalars["compressor"]))))
 
 
-def _product_and_cross(site: Site, x: Tensor, y: Tensor, request: Request) -> tuple[Tensor, Tensor]:
-    """Return ∇²_yy g_m v and ∇²_xy g_m v; with Gauss-Newton one pass along v serves both."""
-    v, problem = _array(request, "v"), site.problem
-    if request.scalars["curvature"] != "gauss-newton" or not isinstance(problem, Composite):
-        return _curvature(site, x, y, request)(v), _cross(site, x, y, site.batch, v)
-    drawn, rest = _draw(site, request)
-    product, cross = problem.l2 * v, torch.zeros_like(x)
-    for part in chunks(drawn, CHUNK):
-        tangent = push(problem, y, part, v)
-        bent = bend(problem, x, tangent.outputs, part)(tangent.along)
-        product = product + (len(part) / len(drawn)) * tangent.pull(bent)
-        cross += (len(part) / len(site.batch)) * cross_from(problem, x, tangent, part)
-    if rest is not None:
-        cross += _cross(site, x, y, rest, v)
-    return product, cross
-
-
-def _draw(site: Site, request: Request) -> tuple[Any, Any | None]:
+def draw(site: Site, request: Request) -> tuple[Any, Any | None]:
     """Split a client's samples into the drawn curvature batch and the rest."""
-    size, n = int(_number(request, "curvature_batch")), len(site.batch)
+    size, n = int(request.number("curvature_batch")), len(site.batch)
     if not 0 < size < n:
         return site.batch, None
     source = generator(site.seed, request.round, site.client, "curvature")
@@ -221,23 +276,9 @@ def _draw(site: Site, request: Request) -> tuple[Any, Any | None]:
     return site.batch.take(order[:size]), site.batch.take(order[size:])
 
 
-def _direction(request: Request, length: int) -> Tensor:
+def direction(request: Request, length: int = 0) -> Tensor:
     """Return v, or make it from ω: v = S_1ᵀ ω."""
     if "omega" not in request.arrays:
-        return _array(request, "v")
-    r1, seed1 = int(_number(request, "r1")), int(_number(request, "seed1"))
-    return SparseEmbedding(r1, length, seed1).transpose_apply(_array(request, "omega"))
-
-
-def _array(request: Request, name: str) -> Tensor:
-    value = request.arrays.get(name)
-    if not isinstance(value, Tensor):
-        raise InputError(f"the request '{request.action}' has no dense array '{name}'")
-    return value
-
-
-def _number(request: Request, name: str) -> float:
-    value = request.scalars.get(name)
-    if isinstance(value, str) or value is None:
-        raise InputError(f"the request '{request.action}' has no number '{name}'")
-    return value
+        return request.array("v")
+    r1, seed1 = int(request.number("r1")), int(request.number("seed1"))
+    return SparseEmbedding(r1, length, seed1).transpose_apply(request.array("omega"))

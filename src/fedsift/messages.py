@@ -32,6 +32,11 @@ class Action(StrEnum):
     SKETCH = "sketch"
     OUTER = "outer"
     STEP = "step"
+    ASSESS = "assess"
+    COUNT = "count"
+    KEEP = "keep"
+    TRAIN_KEPT = "train-kept"
+    JUDGE = "judge"
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,20 @@ class Request:
         """Return the request as a client reads it, versioned arrays unpacked."""
         arrays = {n: a.value if isinstance(a, Versioned) else a for n, a in self.arrays.items()}
         return replace(self, arrays=arrays)
+
+    def array(self, name: str) -> Tensor:
+        """Return a dense array."""
+        value = self.arrays.get(name)
+        if not isinstance(value, Tensor):
+            raise InputError(f"the request '{self.action}' has no dense array '{name}'")
+        return value
+
+    def number(self, name: str) -> float:
+        """Return a scalar that is a number."""
+        value = self.scalars.get(name)
+        if isinstance(value, str) or value is None:
+            raise InputError(f"the request '{self.action}' has no number '{name}'")
+        return value
 
     def num_bytes(self, known: Mapping[str, int] | None = None) -> int:
         """Return the encoded size for a client that has these versions."""
@@ -132,16 +151,18 @@ class Federation(Protocol):
 
 @dataclass(frozen=True)
 class Answers:
-    """The replies that came, and their shares N_m / Σ N_m."""
+    """The replies that came, and their shares N_m / Σ N_m; ``weights`` stand in for N_m."""
 
     replies: tuple[Reply, ...]
     events: tuple[str, ...] = ()
+    weights: tuple[float, ...] | None = None
 
     @property
     def shares(self) -> list[float]:
         """Return the weight of each reply in a mean over samples."""
-        total = sum(r.num_samples for r in self.replies)
-        return [r.num_samples / total for r in self.replies]
+        weights = self.weights or [r.num_samples for r in self.replies]
+        total = sum(weights)
+        return [weight / total for weight in weights]
 
     def payloads(self, name: str) -> list[Payload]:
         """Return one array of every reply."""
@@ -158,10 +179,13 @@ class Answers:
         assert total is not None
         return total
 
+    def numbers(self, name: str) -> list[float]:
+        """Return one scalar of every reply."""
+        return [float(r.scalars[name] or 0.0) for r in self.replies]
+
     def mean_scalar(self, name: str) -> float:
         """Return the N_m-weighted mean of a scalar."""
-        values = [float(r.scalars[name] or 0.0) for r in self.replies]
-        return sum(s * v for s, v in zip(self.shares, values, strict=True))
+        return sum(s * v for s, v in zip(self.shares, self.numbers(name), strict=True))
 
 
 @dataclass(frozen=True)

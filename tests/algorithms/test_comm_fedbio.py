@@ -7,6 +7,7 @@ from torch.func import grad, jacrev
 from conftest import quadratic_case
 from fedsift import Exact, Iterative, LocalSteps, OuterStep, solve
 from fedsift.algorithms import CommFedBiO, Server, ServerState
+from fedsift.algorithms.comm_fedbio import Move, trust
 from fedsift.client import Site
 from fedsift.compress import Identity, TopK, feedback_for
 from fedsift.errors import ConfigError
@@ -91,16 +92,35 @@ def test_weights_never_travel(conv):
 
 
 def test_scale_free_steps_have_the_size_of_the_learning_rate():
-    step = OuterStep(0.1, "scale-free").change(torch.tensor([3e-9, -4e-9]))
+    step = Move(0.1, "scale-free").change(torch.tensor([3e-9, -4e-9]))
     assert abs(float(step.square().mean().sqrt()) - 0.1) < 1e-6
     assert step[0] > 0 > step[1]
-    assert OuterStep(0.1).change(torch.zeros(3)).tolist() == [0.0] * 3
+    assert Move(0.1, "scale-free").change(torch.zeros(3)).tolist() == [0.0] * 3
 
 
 def test_the_outer_step_falls_like_one_over_k():
     outer = OuterStep(0.1, decay_after=10)
     assert [round(outer.at(k).lr, 6) for k in (0, 9, 19, 99)] == [0.1, 0.1, 0.05, 0.01]
     assert OuterStep(0.1).at(1000).lr == 0.1
+
+
+def test_the_models_own_opinion_takes_over_as_the_step_falls():
+    outer = OuterStep(0.1, decay_after=10, self_paced=2.0)
+    assert [round(outer.at(k).pace, 6) for k in (0, 9, 19, 99)] == [0.0, 0.0, 0.1, 0.18]
+    assert outer.at(99, trust=0.5).pace == pytest.approx(0.09)
+    assert OuterStep(0.1, decay_after=10).at(99).pace == 0.0
+    own = Move(0.1, "gradient", pace=0.1).own(torch.tensor([0.0, 0.125, 0.25, 0.625, 1.0]))
+    torch.testing.assert_close(own, torch.tensor([-0.1, -0.05, 0.0, 0.05, 0.1]))
+
+
+def test_a_model_is_trusted_by_its_errors_on_the_validation_set(conv):
+    predicted = conv.problem.outputs(conv.y, conv.batch).argmax(dim=1)
+    for errors in (0, 1, 2):
+        labels = predicted.clone()
+        labels[:errors] = (labels[:errors] + 1) % 3
+        server = Server(conv.problem, Samples.of(conv.batch.inputs, labels))
+        assert trust(server, conv.y) == pytest.approx(max(0.0, 1 - 10 * errors / 12))
+    assert trust(Server(quadratic_case().problem, None), conv.y) == 0.0
 
 
 def test_an_unknown_rule_is_refused():

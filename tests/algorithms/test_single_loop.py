@@ -10,7 +10,7 @@ from fedsift.curvature import CURVATURES
 from fedsift.federation import LocalFederation
 from fedsift.hypergradient import CurvatureSettings, SolverState
 from fedsift.messages import Versioned
-from fedsift.problem import inner_gradient, outer_gradients
+from fedsift.problem import cross_product, inner_gradient, outer_gradients
 from fedsift.problems import Samples
 
 PLAIN = CurvatureSettings("hessian")
@@ -62,8 +62,8 @@ def test_one_round_does_everything_at_the_same_point(conv):
     ones = torch.ones(len(batch)).double()
     y = conv.y - 0.1 * inner_gradient(problem, ones, conv.y, batch)
     torch.testing.assert_close(state.y, y)
-    scores = problem.scores(conv.y, batch, conv.v)
-    weights = (ones + 2.0 * scores / len(batch)).clamp(0, 1)
+    cross = cross_product(problem, ones, conv.y, batch, conv.v)
+    weights = (ones + 2.0 * cross).clamp(0, 1)
     torch.testing.assert_close(federation.state(0).x.double(), weights, rtol=1e-5, atol=1e-6)
     _, b = outer_gradients(problem, ones, conv.y, conv.batch)
     H = CURVATURES["gauss-newton"].once(problem, ones, conv.y, batch, 0.2)

@@ -20,45 +20,88 @@ from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.errors import ConfigError
 from fedsift.hypergradient import Estimate, Estimator, Point
 from fedsift.messages import Action, Cohort, Federation, Request, Scalar
-from fedsift.problem import outer_gradients
+from fedsift.problem import Composite, HasAgreement, outer_gradients
 
 OUTER_RULES = ("scale-free", "gradient")
+NEUTRAL = 0.25
 
 
 @dataclass(frozen=True)
-class OuterStep:
-    """How x moves along the hypergradient.
+class Move:
+    """The outer step of one round: how x moves along the hypergradient, and by itself."""
 
-    ``gradient``: x − η ∇h, as the paper writes it. ``scale-free``: x − η ∇h / rms(∇h). For sample
-    weights ∇h has a factor 1/N, so that η = 0.1 would need thousands of rounds; dividing by the
-    root mean square makes η the typical change of a weight in one round, whatever N, v and the
-    loss are. After ``decay_after`` rounds the step falls like 1/k (0: never): the weights then
-    settle instead of following the noise of a small validation set.
-    """
-
-    lr: float = 0.1
-    rule: str = "scale-free"
-    decay_after: int = 0
-
-    def __post_init__(self) -> None:
-        if self.rule not in OUTER_RULES:
-            raise ConfigError(f"outer rule '{self.rule}' is unknown; use one of {OUTER_RULES}")
-
-    def at(self, k: int) -> OuterStep:
-        """Return the constant step of round k."""
-        slower = max(1.0, (k + 1) / self.decay_after) if self.decay_after else 1.0
-        return OuterStep(self.lr / slower, self.rule)
+    lr: float
+    rule: str
+    pace: float = 0.0
 
     def change(self, hypergradient: Tensor) -> Tensor:
         """Return what to subtract from x."""
         if self.rule == "gradient":
             return self.lr * hypergradient
         rms = hypergradient.square().mean().sqrt()
-        return self.lr * hypergradient / rms if rms > 0 else torch.zeros_like(hypergradient)
+        return torch.where(rms > 0, self.lr * hypergradient / rms, torch.zeros_like(hypergradient))
+
+    def own(self, agreement: Tensor) -> Tensor:
+        """Return what to add to the weights for the model's own opinion of their labels.
+
+        From −pace where it is sure of another class to +pace where it is sure of this one; zero at
+        ¼, not at ½: a right label that is dropped can never be learned.
+        """
+        over = agreement - NEUTRAL
+        return self.pace * torch.where(over > 0, over / (1 - NEUTRAL), over / NEUTRAL)
 
     def scalars(self) -> dict[str, Scalar]:
         """Return the settings as part of a request."""
-        return {"outer_lr": self.lr, "outer_rule": self.rule}
+        return {"outer_lr": self.lr, "outer_rule": self.rule, "pace": self.pace}
+
+
+@dataclass(frozen=True)
+class OuterStep:
+    """How x moves over the rounds.
+
+    ``gradient``: x − η ∇h, as the paper writes it. ``scale-free``: x − η ∇h / rms(∇h). For sample
+    weights ∇h has a factor 1/N, so that η = 0.1 would need thousands of rounds; dividing by the
+    root mean square makes η the typical change of a weight in one round, whatever N, v and the
+    loss are. After ``decay_after`` rounds the step falls like 1/k (0: never): the weights then
+    settle instead of following the noise of a small validation set.
+
+    ``self_paced`` is ours: weights also move by c τ (η_0 − η_k) s(a), where a in [0, 1] says how
+    far the model itself shares a sample's label, in the mean over rounds, s runs from −1 to 1
+    (``Move.own``), and τ = max(0, 1 − 10 e) for a model that errs on a share e of the validation
+    set. So the hypergradient leads while the model is young, and what it has taught the model
+    settles the weights as it steps back: a step of self-paced learning. 0: the paper's step.
+    """
+
+    lr: float = 0.1
+    rule: str = "scale-free"
+    decay_after: int = 0
+    self_paced: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.rule not in OUTER_RULES:
+            raise ConfigError(f"outer rule '{self.rule}' is unknown; use one of {OUTER_RULES}")
+
+    def at(self, k: int, trust: float = 1.0) -> Move:
+        """Return the step of round k, with a model to be trusted so far (τ)."""
+        slower = max(1.0, (k + 1) / self.decay_after) if self.decay_after else 1.0
+        lr = self.lr / slower
+        return Move(lr, self.rule, self.self_paced * trust * (self.lr - lr))
+
+    def of_round(self, server: Server, y: Tensor, k: int) -> Move:
+        """Return the step of round k at the model y."""
+        return self.at(k, trust(server, y) if self.self_paced else 0.0)
+
+
+@torch.no_grad()
+def trust(server: Server, y: Tensor) -> float:
+    """Return τ = max(0, 1 − 10 e), e being the share of clean samples that the model gets wrong."""
+    problem, validation = server.problem, server.validation
+    if not (isinstance(problem, Composite) and isinstance(problem, HasAgreement)):
+        return 0.0
+    agreement = problem.agreement(
+        y.new_zeros(len(validation)), problem.outputs(y, validation), validation
+    )
+    return max(0.0, 1.0 - 10.0 * float((agreement < 0.5).to(y.dtype).mean()))
 
 
 @dataclass(frozen=True)
@@ -102,7 +145,7 @@ class CommFedBiO:
     def _outer_step(
         self, cohort: Cohort, server: Server, point: Point, estimate: Estimate, gx: Tensor
     ) -> Tensor | None:
-        outer = self.outer.at(point.round)
+        outer = self.outer.of_round(server, point.y, point.round)
         total = sum(cohort.federation.sizes.values())
         scalars = {
             **estimate.direction_scalars,

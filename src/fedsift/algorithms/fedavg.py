@@ -80,29 +80,32 @@ def local_sgd(
     batch: Any,
     local: LocalSteps,
     generator: torch.Generator,
-) -> tuple[Tensor, float]:
-    """Return y^m_T and the mean loss over the T steps."""
+) -> tuple[Tensor, Tensor]:
+    """Return y^m_T and the mean loss over the T steps, both on the device of y."""
     y = y.clone()
     losses = []
-    for positions in _minibatches(len(batch), local, generator):
+    for positions in _minibatches(len(batch), local, generator, y.device):
         part = batch if positions is None else batch.take(positions)
         y.requires_grad_(True)
         loss = problem.inner_loss(x, y, part)
         (gradient,) = torch.autograd.grad(loss, y)
         y = y.detach().sub_(gradient, alpha=local.lr)
         losses.append(loss.detach())
-    return y, float(torch.stack(losses).mean()) if losses else 0.0
+    return y, torch.stack(losses).mean()
 
 
 def _minibatches(
-    n: int, local: LocalSteps, generator: torch.Generator
+    n: int, local: LocalSteps, generator: torch.Generator, device: torch.device
 ) -> list[Tensor] | list[None]:
-    """Return T batches: passes over a shuffled order, reshuffled when it runs out."""
+    """Return T batches: passes over a shuffled order, reshuffled when it runs out.
+
+    Drawn on the CPU, so that every device draws alike, and moved once per pass.
+    """
     if local.batch_size <= 0 or local.batch_size >= n:
         return [None] * local.steps
     per_pass = n // local.batch_size
     batches: list[Tensor] = []
     while len(batches) < local.steps:
         order = torch.randperm(n, generator=generator)[: per_pass * local.batch_size]
-        batches += torch.split(order, local.batch_size)
+        batches += torch.split(order.to(device), local.batch_size)
     return batches[: local.steps]

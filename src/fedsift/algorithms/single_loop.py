@@ -52,14 +52,14 @@ class SingleLoop:
         cohort = draw_cohort(federation, server, k)
         v = state.y.new_zeros(len(state.y)) if state.solver.v is None else state.solver.v
         versioned, solver = self._send(v, state.solver)
-        step = self.step * solver.step_scale
+        step, outer = self.step * solver.step_scale, self.outer.of_round(server, state.y, k)
         arrays: dict[str, Payload | Versioned] = {"y": state.y, "v": versioned}
         if state.x is not None:
             arrays["x"] = state.x
         scalars = {
             **self.local.scalars(),
             **replace(self.curvature, damping=0.0).scalars(),
-            **self.outer.at(k).scalars(),
+            **outer.scalars(),
             "compressor": json.dumps(self.feedback.compressor.spec()),
             "step": step,
             "fresh": solver.fresh,
@@ -75,7 +75,7 @@ class SingleLoop:
         gx, gy = outer_gradients(server.problem, x, state.y, server.validation)
         x_next = None
         if state.x is not None:
-            change = self.outer.at(k).change(gx - answers.mean("cross"))
+            change = outer.change(gx - answers.mean("cross"))
             x_next = server.problem.project(state.x - change)
 
         # Step 4: v.

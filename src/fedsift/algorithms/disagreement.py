@@ -1,0 +1,45 @@
+"""Disagreement: a label is suspect where FedAvg's best model says another class.
+
+FedAvg overfits wrong labels in the end, but not at once. The model that judges is the y_k of lowest
+F(y_k): the loss on the server's clean samples, on which FedAvg does not train.
+
+    weight = p(label) / (p(label) + the largest other p)     at client m, with the y_k it was sent
+
+The server sends F(y_k) along with y_k. A client remembers the loss of the model it last judged
+with, and judges again when a lower one comes: no exchange and no array more than in FedAvg. With
+cohorts, the judge is the best model among those that the client was sent. The model after the last
+round has not been sent and does not judge.
+
+The weights are for the audit only; training stays FedAvg's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
+from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.messages import Action, Federation, Request
+from fedsift.sample_losses import sample_losses
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """FedAvg, whose clients note what its best model says of their labels."""
+
+    local: LocalSteps = LocalSteps()
+
+    def round(
+        self, federation: Federation, server: Server, state: ServerState, k: int
+    ) -> tuple[RoundInfo, ServerState]:
+        """Do round k."""
+        cohort = draw_cohort(federation, server, k)
+        loss = float(sample_losses(server.problem, state.y, server.validation).mean())
+        scalars = {**self.local.scalars(), "validation_loss": loss}
+        answers = cohort.ask(Request(Action.JUDGE, k, {"y": state.y}, scalars))
+        y = next_y(state, answers, self.local, k)
+        metrics = {
+            "train_loss": answers.mean_scalar("loss"),
+            "judged": sum(answers.numbers("judged")),  # clients
+        }
+        return RoundInfo(metrics, answers.events), ServerState(y, state.x, state.solver)

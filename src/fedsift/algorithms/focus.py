@@ -1,0 +1,71 @@
+"""FOCUS (Chen et al., 2020): FedAvg with clients weighed by their credibility.
+
+    E_m   = ℓ(y_k; D_m) + ℓ(y^m_T; D_val)                  mutual cross-entropy
+    C_m   = 1 − exp(α E_m) / Σ_j exp(α E_j)                credibility
+    y_k+1 = y_k + Σ_m (N_m C_m / Σ_j N_j C_j) (y^m_T − y_k)
+
+The first loss is the client's own: that of the model it was sent on all its samples, which comes
+back with the update. The second is the server's. A round is one exchange, as in FedAvg.
+
+α = 0 is FedAvg on the cohort. A client alone has C = 0, and with it no weight at all; the weights
+then are FedAvg's, and so is the round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
+from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.messages import Action, Answers, Federation, Request
+from fedsift.sample_losses import sample_losses
+
+
+@dataclass(frozen=True)
+class Focus:
+    """One exchange a round; ``alpha`` says how sharply credibility falls with the losses."""
+
+    local: LocalSteps = LocalSteps()
+    alpha: float = 1.0
+
+    def round(
+        self, federation: Federation, server: Server, state: ServerState, k: int
+    ) -> tuple[RoundInfo, ServerState]:
+        """Do round k."""
+        # Step 1: local steps, and every client's own loss of y_k.
+        cohort = draw_cohort(federation, server, k)
+        answers = cohort.ask(Request(Action.ASSESS, k, {"y": state.y}, self.local.scalars()))
+
+        # Step 2: the local models on the server's clean samples.
+        own, clean = answers.numbers("own_loss"), _clean_losses(server, state, answers)
+        losses = [a + b for a, b in zip(own, clean, strict=True)]
+        trust = credibility(torch.tensor(losses, dtype=torch.float64), self.alpha)
+
+        # Step 3: the mean that credibility weighs.
+        y = next_y(state, _weighed(answers, trust), self.local, k)
+        metrics = {
+            "train_loss": answers.mean_scalar("loss"),
+            "credibility_min": float(trust.min()),
+            "credibility_max": float(trust.max()),
+        }
+        return RoundInfo(metrics, answers.events), ServerState(y, state.x, state.solver)
+
+
+def credibility(losses: Tensor, alpha: float) -> Tensor:
+    """Return C_m = 1 − exp(α E_m) / Σ_j exp(α E_j)."""
+    return 1.0 - torch.softmax(alpha * losses, dim=0)  # softmax shifts by the maximum first
+
+
+def _clean_losses(server: Server, state: ServerState, answers: Answers) -> list[float]:
+    models = (state.y + u for u in answers.payloads("update") if isinstance(u, Tensor))
+    return [float(sample_losses(server.problem, y, server.validation).mean()) for y in models]
+
+
+def _weighed(answers: Answers, trust: Tensor) -> Answers:
+    if len(answers.replies) == 1:
+        return answers
+    weights = [r.num_samples * c for r, c in zip(answers.replies, trust.tolist(), strict=True)]
+    return replace(answers, weights=tuple(weights))

@@ -1,0 +1,129 @@
+"""Preprocess (Tuor et al., 2021): remove what a benchmark model finds hard, then FedAvg.
+
+Before round 0, with all clients, not only the first cohort:
+
+    y_B     SGD from y_0 on one part of D_val               at the server
+    F_B     distribution of ℓ(y_B; ·) on the rest of D_val  at the server: the reference
+    F_m     histogram of ℓ(y_B; ·) on D_m                   client m sends counts, in given bins
+    λ     = argmin over bin edges e of KS(F_all | ℓ ≤ e, F_B),   F_all = Σ_m (N_m / N) F_m
+    x^m_j = 1 if ℓ(y_B; s^m_j) ≤ λ, else 0                  at client m
+
+A round is then FedAvg's, on samples with x = 1 and with their number in place of N_m: as if the
+others were not there.
+
+The weights are in the clients' state, so a resumed run does not filter again. A client that misses
+the opening keeps all its samples; one that would keep none keeps the one of lowest loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, local_sgd, next_y
+from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.compress import Payload
+from fedsift.errors import ConfigError, RunError
+from fedsift.messages import Action, Cohort, Federation, Request
+from fedsift.randomness import generator
+from fedsift.sample_losses import sample_losses
+
+# Cross-entropies spread over orders of magnitude: 16 bins a decade.
+LOWEST, HIGHEST, EDGES = -4.0, 2.0, 97
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """Three exchanges in round 0 (two with a given threshold), then one a round.
+
+    ``benchmark`` is how y_B is trained, on ``share`` of the validation set; ``threshold`` is λ,
+    0 to find it.
+    """
+
+    local: LocalSteps = LocalSteps()
+    benchmark: LocalSteps = LocalSteps(steps=500)
+    threshold: float = 0.0
+    share: float = 0.8
+
+    def round(
+        self, federation: Federation, server: Server, state: ServerState, k: int
+    ) -> tuple[RoundInfo, ServerState]:
+        """Do round k."""
+        opening = self._open(federation, server, state.y) if k == 0 else RoundInfo()
+        cohort = draw_cohort(federation, server, k)
+        answers = cohort.ask(Request(Action.TRAIN_KEPT, k, {"y": state.y}, self.local.scalars()))
+        answers = replace(answers, weights=tuple(answers.numbers("kept")))
+        y = next_y(state, answers, self.local, k)
+        metrics = {"train_loss": answers.mean_scalar("loss"), **opening.metrics}
+        info = RoundInfo(metrics, opening.events + answers.events)
+        return info, ServerState(y, state.x, state.solver)
+
+    def _open(self, federation: Federation, server: Server, y: Tensor) -> RoundInfo:
+        """Let all clients remove samples, before round 0."""
+        everyone = Cohort(federation, tuple(sorted(federation.sizes)), server.min_clients)
+        benchmark, reference = self._train_benchmark(server, y)
+        threshold, distance = self.threshold, None
+        arrays: dict[str, Payload] = {"y": benchmark}
+        missed: tuple[str, ...] = ()
+        if not threshold:
+            edges = bin_edges(benchmark)
+            counted = everyone.ask(Request(Action.COUNT, 0, {**arrays, "edges": edges}))
+            counts = [c for c in counted.payloads("counts") if isinstance(c, Tensor)]
+            threshold, distance = find_threshold(torch.stack(counts).sum(0), edges, reference)
+            arrays, missed = {}, counted.events  # clients have the benchmark model by now
+        kept = everyone.ask(Request(Action.KEEP, 0, arrays, {"threshold": threshold}))
+        fallbacks = tuple(
+            f"client {reply.client} has no sample with a loss of at most {threshold:.3g} and keeps "
+            "the one of lowest loss"
+            for reply in kept.replies
+            if not reply.scalars["found"]
+        )
+        metrics = {
+            "benchmark_loss": float(reference.mean()),
+            "threshold": threshold,
+            "threshold_distance": distance,
+            "kept": sum(kept.numbers("kept")) / sum(r.num_samples for r in kept.replies),
+        }
+        return RoundInfo(metrics, (*missed, *kept.events, *fallbacks))
+
+    def _train_benchmark(self, server: Server, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return y_B and its losses on the part of the validation set it was not trained on."""
+        n = len(server.validation)
+        cut = int(self.share * n)
+        if not 0 < cut < n:
+            raise ConfigError(
+                f"the validation set has {n} samples, too few to train a benchmark model on some "
+                "and measure it on others; give preprocess a larger one"
+            )
+        order = torch.randperm(n, generator=generator(server.seed, "benchmark split"))
+        part, rest = server.validation.take(order[:cut]), server.validation.take(order[cut:])
+        trust = torch.ones_like(server.problem.initial_x(server.validation))
+        source = generator(server.seed, "benchmark batches")
+        y, _ = local_sgd(server.problem, trust, y, part, self.benchmark, source)
+        if not bool(torch.isfinite(y).all()):
+            raise RunError(
+                f"the benchmark model is not finite; lower inner_lr (now {self.benchmark.lr:g})"
+            )
+        return y, sample_losses(server.problem, y, rest)
+
+
+def bin_edges(like: Tensor) -> Tensor:
+    """Return the edges between the bins of losses, ascending, in the model's precision."""
+    edges = torch.logspace(LOWEST, HIGHEST, EDGES, dtype=torch.float64)
+    return edges.to(like.dtype).to(like.device)
+
+
+def find_threshold(counts: Tensor, edges: Tensor, reference: Tensor) -> tuple[float, float]:
+    """Return the edge below which losses are distributed most like the reference, and how far off.
+
+    ``counts`` has the losses of each bin, the last above all edges. Distributions are compared at
+    the edges, where a histogram knows them; of equal edges the lowest is returned.
+    """
+    below = counts.double().cumsum(0)[:-1]  # losses up to each edge
+    wanted = (reference[:, None] <= edges).double().mean(dim=0)
+    truncated = (below[None, :] / below[:, None]).clamp(max=1.0)  # row: cut at that edge
+    distances = (truncated - wanted).abs().amax(dim=1)
+    best = int(distances.nan_to_num(nan=torch.inf).argmin())  # 0/0: nothing up to that edge
+    return float(edges[best]), float(distances[best])
