@@ -17,7 +17,15 @@ import torch
 
 from fedsift.files import write_text
 
-NAMES = ("curvature", "rounds", "compressors", "memory")
+NAMES = (
+    "curvature",
+    "rounds",
+    "compressors",
+    "memory",
+    "scaling",
+    "hypergradient",
+    "flower_simulation",
+)
 OUT = Path(__file__).parents[1] / "results" / "bench.json"
 
 

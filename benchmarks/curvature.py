@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+from torch import Tensor
+from torch.func import vmap
+from torch.nn.functional import cross_entropy
 
 from benchmarks.timing import ratio, seconds
+from fedsift.compress import SparseEmbedding
 from fedsift.curvature import CURVATURES
 from fedsift.models import build_model
 from fedsift.problem import hessian_product
 from fedsift.problems import FlatModel, Reweighting, Samples
 from fedsift.randomness import generator
+from fedsift.sample_passes import Curvature, galerkin_pass, sketch_pass
 
 SAMPLES = 256
 
@@ -54,6 +61,45 @@ def measure() -> dict[str, float]:
     out["forward_over_reverse_over_gradient"] = ratio(
         lambda: hessian_product(problem, x, y, batch, v), gradient
     )
-    out["repeated_product_over_gradient"] = out["hessian_repeated_over_gradient"]
-    out["double_backward_over_repeated_product"] = out["double_backward_over_hessian_repeated"]
-    return out
+    # Of the product that the solvers use by default.
+    out["repeated_product_over_gradient"] = out["gauss_newton_repeated_over_gradient"]
+    out["double_backward_over_repeated_product"] = out["double_backward_over_gauss_newton_repeated"]
+    return out | layout(gradient) | many_columns(problem, x, y, batch)
+
+
+def layout(gradient: Callable[[], None]) -> dict[str, float]:
+    """Compare the gradient of a plain module in torch's default layout with ours."""
+    source = generator(0, "benchmark")
+    module = build_model("paper_cnn", (1, 28, 28), 10, seed=0)
+    inputs = torch.randn(SAMPLES, 1, 28, 28, generator=source)
+    labels = torch.randint(10, (SAMPLES,), generator=source)
+
+    def plain() -> None:
+        module.zero_grad()
+        cross_entropy(module(inputs), labels).backward()
+
+    return {"default_layout_over_channels_last_gradient": ratio(plain, gradient)}
+
+
+def many_columns(problem: Reweighting, x: Tensor, y: Tensor, batch: Samples) -> dict[str, float]:
+    """Compare ways to make the sketched systems of non-iter, on one chunk of samples."""
+    part, curvature = batch.take(torch.arange(64)), Curvature("gauss-newton", 0.5)
+    S1, S2 = SparseEmbedding(8, len(y), 1), SparseEmbedding(16, len(y), 2)
+    operator = CURVATURES["gauss-newton"].repeated(problem, x, y, part, 0.5)
+    columns = S1.transpose_apply(torch.eye(8))
+
+    def looped() -> None:
+        for i in range(8):
+            operator.product(columns[:, i].contiguous())
+
+    def batched() -> None:
+        vmap(operator.product, in_dims=1, out_dims=1)(columns)
+
+    return {
+        "vmap_over_loop_of_products": ratio(batched, looped, repeats=3),
+        "galerkin_over_least_squares": ratio(
+            lambda: galerkin_pass(problem, x, y, part, S1, curvature),
+            lambda: sketch_pass(problem, x, y, part, S1, S2, curvature),
+            repeats=3,
+        ),
+    }

@@ -5,7 +5,7 @@ The images are random: times do not depend on them, and no download is needed.
 
 from __future__ import annotations
 
-import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,10 +14,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.timing import ratio, seconds
-from fedsift.algorithms import Algorithm, ServerState
+from fedsift import client
+from fedsift.algorithms import Algorithm, ServerState, single_loop
+from fedsift.compress import CountSketch, TopK
 from fedsift.data import ClientData, FederatedData
 from fedsift.experiment.config import Config
 from fedsift.experiment.setup import Setup, from_data
+from fedsift.federation import pooled
 from fedsift.models import build_model
 from fedsift.randomness import generator
 
@@ -63,15 +66,15 @@ def runner(federated: FederatedData, method: str, rate: float = 20.0) -> Runner:
     return Runner(setup, setup.initial_state())
 
 
-def plain_loop(federated: FederatedData) -> Callable[[], None]:
+def plain_loop(federated: FederatedData, layout: torch.memory_format) -> Callable[[], None]:
     """Return FedAvg as one would write it by hand: a module, an optimiser, a mean."""
-    model = build_model("paper_cnn", (1, 28, 28), 10, seed=0)
+    model = build_model("paper_cnn", (1, 28, 28), 10, seed=0).to(memory_format=layout)
     start = {n: p.detach().clone() for n, p in model.named_parameters()}
     source = torch.Generator().manual_seed(0)
 
     def round_() -> None:
         mean = {n: torch.zeros_like(p) for n, p in start.items()}
-        for client in federated.clients:
+        for member in federated.clients:
             with torch.no_grad():
                 for n, p in model.named_parameters():
                     p.copy_(start[n])
@@ -79,7 +82,7 @@ def plain_loop(federated: FederatedData) -> Callable[[], None]:
             for _ in range(STEPS):
                 rows = torch.randperm(SAMPLES, generator=source)[:BATCH]
                 optimiser.zero_grad()
-                _loss(model, client.inputs[rows], client.labels[rows]).backward()
+                _loss(model, member.inputs[rows], member.labels[rows]).backward()
                 optimiser.step()
             with torch.no_grad():
                 for n, p in model.named_parameters():
@@ -97,9 +100,16 @@ def measure() -> dict[str, float]:
     """Compare rounds of the methods with FedAvg's, and FedAvg's with the plain loop."""
     federated = data()
     fedavg, single = runner(federated, "fedavg"), runner(federated, "single-loop")
+    fast, default = torch.channels_last, torch.contiguous_format
+    apart = runner(federated, "single-loop")
+    apart.setup.federation.pool = False  # type: ignore[union-attr]
     out = {
-        "fedavg_over_plain_loop": ratio(fedavg, plain_loop(federated), repeats=3),
-        "single_loop_round_over_fedavg_round": ratio(single, fedavg, repeats=3),
+        "fedavg_over_plain_loop": ratio(fedavg, plain_loop(federated, fast), repeats=5),
+        "fedavg_over_plain_loop_default_layout": ratio(
+            fedavg, plain_loop(federated, default), repeats=3
+        ),
+        "single_loop_round_over_fedavg_round": ratio(single, fedavg, repeats=5),
+        "unpooled_over_pooled_round": ratio(apart, single, repeats=3),
     }
     for name, run in (("fedavg", fedavg), ("single_loop", single)):
         before = run.setup.federation.traffic
@@ -113,33 +123,35 @@ def measure() -> dict[str, float]:
     return out | breakdown(single)
 
 
-def breakdown(run: Runner) -> dict[str, float]:
+PARTS: dict[str, tuple[tuple[object, str], ...]] = {
+    "local_steps": ((client, "local_sgd"),),
+    "product_and_scores": ((pooled, "joint_pass"),),
+    "compression": ((CountSketch, "compress"), (CountSketch, "decompress"), (TopK, "compress")),
+    "server_gradient": ((single_loop, "outer_gradients"),),
+}
+
+
+def breakdown(run: Runner, rounds: int = 3) -> dict[str, float]:
     """Return each part's share of a single-loop round."""
-    from fedsift import client  # noqa: PLC0415 - patched below
+    spent = dict.fromkeys(PARTS, 0.0)
 
-    spent: dict[str, float] = {}
-
-    def timed(name: str, work: Callable[..., object]) -> Callable[..., object]:
+    def timed(part: str, work: Callable[..., object]) -> Callable[..., object]:
         def wrapper(*args: object, **kwargs: object) -> object:
-            result: list[object] = []
-            took = seconds(lambda: result.append(work(*args, **kwargs)))
-            spent[name] = spent.get(name, 0.0) + took
-            return result[0]
+            start = time.perf_counter()
+            result = work(*args, **kwargs)
+            spent[part] += time.perf_counter() - start
+            return result
 
         return wrapper
 
-    parts = {
-        "local_steps": "local_sgd",
-        "product_and_scores": "_product_and_cross",
-        "compression": "_compressed",
-    }
-    saved = {name: getattr(client, name) for name in parts.values()}
+    saved = {place: getattr(*place) for places in PARTS.values() for place in places}
     try:
-        for label, name in parts.items():
-            setattr(client, name, timed(label, saved[name]))
-        total = statistics.fmean(seconds(run) for _ in range(3))
+        for part, places in PARTS.items():
+            for place in places:
+                setattr(*place, timed(part, saved[place]))
+        total = sum(seconds(run) for _ in range(rounds))
     finally:
-        for name, work in saved.items():
-            setattr(client, name, work)
-    shares = {f"share_of_{label}": spent[label] / 3 / total for label in parts}
+        for place, work in saved.items():
+            setattr(*place, work)
+    shares = {f"share_of_{part}": took / total for part, took in spent.items()}
     return shares | {"share_of_overhead": 1.0 - sum(shares.values())}

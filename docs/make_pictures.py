@@ -1,18 +1,32 @@
-"""Draw the README's picture from the run folders of ``fedsift demo``.
+"""Draw the pictures of the documents.
 
-fedsift demo --out runs/demo && python docs/make_pictures.py runs/demo
+python -m benchmarks scaling && python docs/make_pictures.py              scaling.png
+fedsift demo --out runs/demo && python docs/make_pictures.py runs/demo    demo.png too
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from fedsift.report import load_run
 
-COLOURS = {"fedavg": "#767676", "iter-sketch": "#0072B2", "oracle": "#000000"}
+COLOURS = {"fedavg": "#767676", "single-loop": "#0072B2", "oracle": "#000000"}
+IMAGES = Path(__file__).parent / "images"
+SCALING = Path(__file__).parents[1] / "results" / "scaling.json"
+COLUMNS = {  # sweep of the benchmark: what n is, the method's colour in reports
+    "clients": ("clients (10 a round)", "#0072B2"),
+    "cohort": ("clients a round", "#0072B2"),
+    "d": ("parameters d", "#0072B2"),
+    "iterations": ("iterations I, iter-sketch", "#D55E00"),
+    "r1": ("r₁ = r₂ / 2, non-iter", "#CC79A7"),
+}
 
 
 def main(demo: Path, out: Path) -> None:
@@ -31,7 +45,7 @@ def main(demo: Path, out: Path) -> None:
         )
     left.set(xlabel="round", ylabel="test accuracy (%)", ylim=(60, 100))
     left.legend(frameon=False, loc="lower left")
-    weights = runs["iter-sketch"].weights
+    weights = runs["single-loop"].weights
     wrong = weights["label"] != weights["true_label"]
     right.hist(
         [weights["weight"][~wrong], weights["weight"][wrong]],
@@ -49,5 +63,45 @@ def main(demo: Path, out: Path) -> None:
     figure.savefig(out, dpi=130, metadata={"Software": None})
 
 
+def scaling(results: Path, out: Path) -> None:
+    """Draw seconds and memory of a round against each size, with the fitted power."""
+    found = json.loads(results.read_text(encoding="utf-8"))
+    figure = Figure(figsize=(12, 5), layout="constrained")
+    grid = figure.subplots(2, len(COLUMNS), sharex="col")
+    for (sweep, (label, colour)), column in zip(COLUMNS.items(), grid.T, strict=True):
+        points = [p for p in found["points"] if p["sweep"] == sweep]
+        n = np.array([p["n"] for p in points], dtype=float)
+        for axes, (key, unit) in zip(
+            column, (("seconds", "seconds"), ("beyond_mb", "memory")), strict=True
+        ):
+            b = found["exponents"][f"scaling_{sweep}_{unit}_exponent"]
+            _power(axes, n, np.array([p[key] for p in points]), b, colour)
+        column[1].set_xlabel(label)
+    grid[0, 0].set_ylabel("seconds a round")
+    grid[1, 0].set_ylabel("memory of the run (MB)")
+    figure.savefig(out, dpi=130, metadata={"Software": None})
+
+
+def _power(axes: Axes, n: np.ndarray, values: np.ndarray, b: float, colour: str) -> None:
+    """Draw points and the nearest c n^b, over two decades at least, so that slopes compare."""
+    c = np.exp(np.mean(np.log(values) - b * np.log(n)))
+    axes.loglog(n, c * n**b, color=colour, linewidth=1.2, alpha=0.6)
+    axes.loglog(n, values, "o", color=colour, markersize=5)
+    middle = np.sqrt(values.min() * values.max())
+    half = max(10.0, 1.5 * np.sqrt(values.max() / values.min()))
+    axes.set_ylim(middle / half, middle * half)
+    if n.max() < 100 * n.min():
+        axes.set_xticks(n, [f"{size:g}" for size in n])
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.xaxis.set_major_locator(LogLocator(numticks=9))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_title(f"$\\sim n^{{{b:z.2f}}}$", fontsize=11)
+    axes.grid(alpha=0.15)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(__file__).parent / "images" / "demo.png")
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]), IMAGES / "demo.png")
+    scaling(SCALING, IMAGES / "scaling.png")
