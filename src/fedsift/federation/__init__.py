@@ -1,5 +1,6 @@
-"""Where clients are: in this process."""
+"""Where clients are: in this process, or elsewhere."""
 
 from fedsift.federation.local import LocalFederation
+from fedsift.federation.remote import RemoteFederation
 
-__all__ = ["LocalFederation"]
+__all__ = ["LocalFederation", "RemoteFederation"]

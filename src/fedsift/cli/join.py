@@ -1,0 +1,69 @@
+"""``fedsift join``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fedsift.cli.site import add_holdings
+from fedsift.errors import InputError
+
+EXAMPLES = """\
+examples:
+  fedsift join --server fed.example.org:8000 --ca ca.crt --key site-0 \\
+      --folder site --client 0 --data train.parquet
+  fedsift join --server 127.0.0.1:8000 --insecure --folder site-0 --client 0 --data sites/0.npz
+
+Labels and weights stay in --folder: RUN/clients/N/weights.parquet has the weights of a run.
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "join",
+        help="take part in a real federation with a site's own data",
+        description="Take part in a federation: a process that holds the site's data, and Flower's "
+        "SuperNode, which calls the server.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--server", required=True, metavar="HOST:PORT", help="the server")
+    parser.add_argument("--ca", type=Path, metavar="FILE", help="CA of the server's certificate")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="this site's private key")
+    add_holdings(parser, required=True)
+    parser.add_argument(
+        "--give-up",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="stop when the server has not let the site in for so long (default: %(default)s)",
+    )
+    parser.add_argument("--insecure", action="store_true", help="no TLS; loopback only")
+    parser.add_argument("--verbose", action="store_true", help="show the programs that are run")
+    parser.set_defaults(handler=handle)
+
+
+def handle(options: argparse.Namespace) -> int:
+    """Take part until stopped."""
+    from fedsift.federation.flower.deploy import Node, check_installed  # noqa: PLC0415
+    from fedsift.federation.flower.programs import Address  # noqa: PLC0415
+
+    check_installed()
+    address = Address.parse(options.server, options.ca, insecure=options.insecure)
+    if address.ca is not None and options.key is None:
+        raise InputError("a site needs --key, its private key from `fedsift keys`")
+    if options.key is not None and not options.key.exists():
+        raise InputError(f"there is no file {options.key}; the server's owner makes it")
+    Node(
+        address,
+        None if options.insecure else options.key,
+        options.folder,
+        options.client,
+        options.data,
+        options.model,
+        options.give_up,
+        options.verbose,
+    ).run()
+    return 0

@@ -1,0 +1,59 @@
+"""``fedsift server``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fedsift.errors import InputError
+
+EXAMPLES = """\
+examples:
+  fedsift server --keys keys --folder server                   this machine only, port 8000
+  fedsift server --keys keys --folder server --host 0.0.0.0 --validation clean.npz
+  fedsift server --insecure --folder server                    no TLS, loopback only
+
+Whoever reaches the port can start runs: see docs/deploy.md before you leave loopback.
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "server",
+        help="the server of a real federation, with TLS and node authentication",
+        description="Run a federation's server: Flower's SuperLink with TLS, node authentication "
+        "and a database.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    shown = " (default: %(default)s)"
+    parser.add_argument("--folder", type=Path, required=True, metavar="DIR", help="its own folder")
+    parser.add_argument("--keys", type=Path, metavar="DIR", help="what `fedsift keys` made")
+    parser.add_argument("--host", default="127.0.0.1", metavar="IP", help="to listen on" + shown)
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="to listen on" + shown)
+    what = ".npz, .parquet, a folder, or module:function"
+    parser.add_argument("--validation", metavar="WHAT", help=f"clean samples: {what}")
+    parser.add_argument("--test", metavar="WHAT", help="test samples; else the validation set")
+    parser.add_argument("--model", metavar="WHAT", help="a model's name, or module:function")
+    parser.add_argument("--insecure", action="store_true", help="no TLS; loopback only")
+    parser.add_argument("--verbose", action="store_true", help="show the programs that are run")
+    parser.set_defaults(handler=handle)
+
+
+def handle(options: argparse.Namespace) -> int:
+    """Serve until stopped."""
+    from fedsift.federation.flower.deploy import Server, check_installed  # noqa: PLC0415
+    from fedsift.federation.flower.programs import Address  # noqa: PLC0415
+
+    check_installed()
+    if options.keys is None and not options.insecure:
+        raise InputError("the server needs --keys for TLS; make them with `fedsift keys`")
+    keys = None if options.keys is None else options.keys.absolute()
+    ca = None if keys is None else keys / "ca.crt"
+    where = f"{options.host}:{options.port}"
+    address = Address.parse(where, ca, insecure=options.insecure)
+    own = {name: getattr(options, name) for name in ("validation", "test", "model")}
+    Server(address, options.folder, keys, own, options.verbose).run()
+    return 0

@@ -1,0 +1,113 @@
+"""``fedsift site``: the process that holds a site's data."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.func import jvp
+
+from fedsift.errors import InputError
+from fedsift.experiment.config import from_mapping, read_toml
+from fedsift.experiment.setup import load_data
+from fedsift.federation.encoding import Parts
+from fedsift.files import write_atomically
+from fedsift.site.host import Holdings, Host
+from fedsift.site.process import serve
+from fedsift.site.sources import load_model, load_samples
+
+EXAMPLES = """\
+examples:
+  fedsift site --split digits.toml --folder sites     sites/0.npz ...: data to rehearse with
+  fedsift site --folder site-0 --client 0 --data sites/0.npz
+
+`fedsift join` starts this process by itself; it is a command of its own so that it can run as
+another user or be looked at alone.
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "site",
+        help="the process that holds a site's data and answers for it",
+        description="Load a site's data and model once, and answer on a socket in the site's "
+        "folder that only its owner can open.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_holdings(parser, required=False)
+    parser.add_argument(
+        "--split", type=Path, metavar="CONFIG.toml", help="write a dataset's clients and stop"
+    )
+    parser.set_defaults(handler=handle)
+
+
+def add_holdings(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """Add what a site must be told."""
+    parser.add_argument(
+        "--folder", type=Path, required=True, metavar="DIR", help="the site's own folder"
+    )
+    parser.add_argument(
+        "--client", type=int, required=required, metavar="N", help="the site's number, from 0"
+    )
+    parser.add_argument(
+        "--data",
+        required=required,
+        metavar="WHAT",
+        help=".npz, .parquet, a folder, or module:function",
+    )
+    parser.add_argument(
+        "--model",
+        default="auto",
+        metavar="WHAT",
+        help="auto: as the server says; or a model's name, or module:function",
+    )
+
+
+def handle(options: argparse.Namespace) -> int:
+    """Serve until stopped."""
+    if options.split is not None:
+        return _split(options.split, options.folder)
+    if options.client is None or options.data is None:
+        raise InputError("a site needs --client and --data")
+    folder = options.folder.absolute()
+
+    def load() -> Callable[[Parts], Parts]:
+        jvp(torch.sin, (torch.ones(1),), (torch.ones(1),))  # the first one loads half of torch
+        host = Host(holdings(options.client, options.data, options.model, folder))
+        print(f"site {options.client}: {len(host.holdings.labels)} samples", flush=True)
+        return host.handle
+
+    serve(folder, load)
+    return 0
+
+
+def holdings(client: int, data: str, model: str, folder: Path) -> Holdings:
+    """Load what a site has."""
+    if client < 0:
+        raise InputError(f"--client is {client}; give a number from 0")
+    sys.path.insert(0, str(Path.cwd()))  # for module:function
+    inputs, labels = load_samples(data)
+    module = load_model(model, tuple(inputs.shape[1:]))
+    return Holdings(client, module, inputs, labels, folder)
+
+
+def _split(path: Path, folder: Path) -> int:
+    config = from_mapping(read_toml(path), str(path)).resolve()
+    for m, client in enumerate(load_data(config).clients):
+        arrays = {"inputs": client.inputs.numpy(), "labels": client.labels.numpy()}
+        target = folder / f"{m}.npz"
+        write_atomically(target, lambda temporary, a=arrays: _save(temporary, a))  # type: ignore[misc]
+        print(f"{target}: {len(client)} samples")
+    return 0
+
+
+def _save(path: Path, arrays: dict[str, Any]) -> None:
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)

@@ -1,0 +1,95 @@
+"""``fedsift submit``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+from fedsift.cli.progress import progress
+from fedsift.cli.table import print_table
+from fedsift.errors import InputError
+from fedsift.experiment.config import flatten, from_mapping, parse_setting, read_toml
+from fedsift.files import write_text
+
+EXAMPLES = """\
+examples:
+  fedsift submit digits.toml --server 127.0.0.1:8000 --ca keys/ca.crt --out runs/digits
+  fedsift submit digits.toml --server 127.0.0.1:8000 --ca keys/ca.crt --out runs/digits --resume
+
+The key `clients` says how many sites to wait for. The run goes on at the server when this command
+is interrupted. The weights of the samples stay at the sites.
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "submit",
+        help="start a run on a real federation and fetch its run folder",
+        description="Start a run on a real federation, show its progress and fetch its run folder.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("config", type=Path, metavar="CONFIG.toml", help="keys to change, in TOML")
+    parser.add_argument("--server", required=True, metavar="HOST:PORT", help="the server")
+    parser.add_argument("--ca", type=Path, metavar="FILE", help="CA of the server's certificate")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any key; may be repeated"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="run folder")
+    parser.add_argument("--resume", action="store_true", help="continue the run of this folder")
+    seconds = " seconds (default: %(default)s)"
+    parser.add_argument(
+        "--timeout", type=float, default=600.0, metavar="S", help="wait for an answer:" + seconds
+    )
+    parser.add_argument(
+        "--wait", type=float, default=300.0, metavar="S", help="wait for the sites:" + seconds
+    )
+    parser.add_argument("--insecure", action="store_true", help="no TLS; loopback only")
+    parser.add_argument("--verbose", action="store_true", help="show the programs that are run")
+    parser.set_defaults(handler=handle)
+
+
+def handle(options: argparse.Namespace) -> int:
+    """Start a run and follow it."""
+    from fedsift.federation.flower.deploy import check_installed  # noqa: PLC0415
+    from fedsift.federation.flower.programs import Address  # noqa: PLC0415
+    from fedsift.federation.flower.submission import Submission  # noqa: PLC0415
+
+    check_installed()
+    address = Address.parse(options.server, options.ca, insecure=options.insecure)
+    given = flatten(read_toml(options.config)) | dict(parse_setting(text) for text in options.set)
+    config = from_mapping(given, str(options.config))
+    out = options.out or Path("runs") / f"{config.dataset}-{config.method}-{config.seed}"
+    submission = Submission(
+        address,
+        config.to_toml(),
+        _name(out, resume=options.resume),
+        out,
+        options.resume,
+        options.timeout,
+        options.wait,
+        options.verbose,
+    )
+    with progress(config.method, config.rounds) as observe:
+        submission.follow(observe)
+    print_table([json.loads((out / "summary.json").read_text(encoding="utf-8"))])
+    print(f"run folder: {out} (run {submission.run})")
+    return 0
+
+
+def _name(out: Path, *, resume: bool) -> str:
+    """Return the run's name at the server and the sites; the folder remembers it."""
+    note = out / "run.txt"
+    if resume and not note.exists():
+        raise InputError(f"{out} holds no submitted run to resume; leave out --resume")
+    if not resume and (note.exists() or (out / "config.toml").exists()):
+        raise InputError(f"{out} already holds a run; add --resume or choose another --out")
+    if not resume:
+        safe = re.sub(r"[^A-Za-z0-9]+", "-", out.name).strip("-")
+        write_text(note, f"{safe[:60] or 'run'}-{secrets.token_hex(4)}")
+    return note.read_text(encoding="utf-8").strip()

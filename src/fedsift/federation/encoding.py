@@ -1,0 +1,172 @@
+"""Requests and replies as named byte strings, each in the wire format of ``compress.wire``.
+
+A message is a flat mapping ``name -> bytes``, because that is what an engine can carry:
+
+| name | holds |
+|---|---|
+| `.envelope` | scalars; of a request also action, round, versions, of a reply client and N_m |
+| `y`, `v` ... | an array |
+| `v+` | the difference to the version before, of an array that the client keeps |
+| `.error` | the sentence of a client that could not answer |
+| `.about` | which question this is or answers: run, round, number, action |
+
+The sizes of envelope and arrays add up to what ``Request.num_bytes`` and ``Reply.num_bytes`` say.
+Names, ``.about`` and ``.error`` are not counted: they are part of the engine's own frame.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedsift.compress import Payload, Sparse, wire
+from fedsift.errors import WireError
+from fedsift.messages import Action, Reply, Request, Scalar, Versioned
+
+Parts = dict[str, bytes]
+
+ENVELOPE, ERROR, ABOUT = ".envelope", ".error", ".about"
+LIMIT = 2**31  # bytes; a message beyond is refused unread
+
+
+@dataclass(frozen=True)
+class About:
+    """Which question a message is, or answers: ``number`` counts the exchanges of a round."""
+
+    run: str
+    round: int
+    number: int
+    action: str
+
+    def encode(self) -> bytes:
+        """Return it as JSON."""
+        return json.dumps(vars(self), sort_keys=True).encode()
+
+    @classmethod
+    def decode(cls, parts: Mapping[str, bytes]) -> About:
+        """Read it from a message."""
+        try:
+            about = cls(**json.loads(parts[ABOUT].decode()))
+            texts, numbers = (about.run, about.action), (about.round, about.number)
+            fits = all(type(t) is str for t in texts) and all(type(n) is int for n in numbers)
+        except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+            fits = False
+        if not fits:
+            raise WireError("a message does not say which question it is; it is not fedsift's")
+        return about
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A versioned array as a client holds it."""
+
+    value: Tensor
+    version: int
+
+
+def encode_request(request: Request, known: Mapping[str, int] | None = None) -> Parts:
+    """Return the request as it travels to a client that has these versions."""
+    envelope: dict[str, Scalar] = {"action": request.action.value, "round": request.round}
+    parts: Parts = {}
+    for name, array in request.arrays.items():
+        if isinstance(array, Versioned):
+            envelope[_version(name)] = array.version
+            sent = array.sent((known or {}).get(name))
+            parts[f"{name}+" if sent is array.difference else name] = wire.encode(sent)
+        else:
+            parts[name] = wire.encode(array)
+    return {ENVELOPE: wire.encode({**envelope, **request.scalars}), **parts}
+
+
+def decode_request(
+    parts: Mapping[str, bytes], kept: Mapping[str, Kept]
+) -> tuple[Request, dict[str, Kept]]:
+    """Return the request with its arrays whole, and the versioned arrays to keep from now on."""
+    arrays, scalars = _arrays(parts), _scalars(parts)
+    action, number = scalars.pop("action", None), scalars.pop("round", None)
+    if action not in set(Action) or type(number) is not int:
+        raise WireError(f"a request asks for '{action}' in round {number}; no client knows that")
+    whole: dict[str, Payload] = {}
+    now = dict(kept)
+    for label, array in arrays.items():
+        name = label.removesuffix("+")
+        version = scalars.pop(_version(name), None)
+        if version is None:
+            if label != name:
+                raise WireError(f"the difference of '{name}' came without a version")
+            whole[name] = array
+            continue
+        value = _advance(name, array, int(version), kept) if label != name else array
+        if not isinstance(value, Tensor):
+            raise WireError(f"'{name}' has a version but is compressed; send it whole")
+        whole[name] = value
+        now[name] = Kept(value, int(version))
+    return Request(Action(str(action)), number, whole, scalars), now
+
+
+def encode_reply(reply: Reply) -> Parts:
+    """Return the reply as it travels."""
+    envelope = {"client": reply.client, "num_samples": reply.num_samples, **reply.scalars}
+    parts = {ENVELOPE: wire.encode(envelope)}
+    parts |= {name: wire.encode(array) for name, array in reply.arrays.items()}
+    return parts if reply.error is None else {**parts, ERROR: reply.error.encode()}
+
+
+def decode_reply(parts: Mapping[str, bytes]) -> Reply:
+    """Read a reply, or refuse what is none."""
+    arrays, scalars = _arrays(parts), _scalars(parts)
+    client, samples = scalars.pop("client", None), scalars.pop("num_samples", None)
+    if type(client) is not int or type(samples) is not int:
+        raise WireError("a reply does not say which client it is from and of how many samples")
+    error = parts[ERROR].decode(errors="replace") if ERROR in parts else None
+    return Reply(client, samples, arrays, scalars, error)
+
+
+def num_bytes(parts: Mapping[str, bytes]) -> int:
+    """Return the size of envelope and arrays."""
+    return sum(len(data) for name, data in parts.items() if name not in {ABOUT, ERROR})
+
+
+def _version(name: str) -> str:
+    return f"{name}_version"
+
+
+def _advance(name: str, difference: Payload, version: int, kept: Mapping[str, Kept]) -> Tensor:
+    """Return the last version plus the difference, as the server has done it."""
+    last = kept.get(name)
+    if last is None or last.version != version - 1:
+        has = "none" if last is None else f"version {last.version}"
+        raise WireError(
+            f"version {version} of '{name}' came as a difference to one not here ({has})"
+        )
+    if isinstance(difference, Sparse) and difference.length == len(last.value):
+        zeros = difference.values.new_zeros(difference.length)
+        return last.value + zeros.index_put_((difference.indices,), difference.values)
+    if isinstance(difference, Tensor) and difference.shape == last.value.shape:
+        return last.value + difference
+    raise WireError(f"the difference of '{name}' does not fit the version before")
+
+
+def _arrays(parts: Mapping[str, bytes]) -> dict[str, Payload]:
+    if sum(map(len, parts.values())) > LIMIT:
+        raise WireError(f"a message is over the limit of {LIMIT} bytes")
+    arrays: dict[str, Payload] = {}
+    for name, data in parts.items():
+        if name.startswith("."):
+            continue
+        value = wire.decode(data)
+        if isinstance(value, dict):
+            raise WireError(f"'{name}' is a set of scalars and not an array")
+        # A copy in torch's own memory: sums over it round the same everywhere.
+        arrays[name] = value.clone() if isinstance(value, Tensor) else value
+    return arrays
+
+
+def _scalars(parts: Mapping[str, bytes]) -> dict[str, Scalar]:
+    value = wire.decode(parts.get(ENVELOPE, b""))
+    if not isinstance(value, dict):
+        raise WireError("a message has an array in place of its envelope")
+    return value

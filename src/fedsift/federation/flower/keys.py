@@ -1,0 +1,135 @@
+"""Keys for a federation: a development CA, the server's certificate, a key pair per node.
+
+    ca.crt, ca.key            who signs; ca.crt goes to every site
+    server.crt, server.key    TLS of the server, for the host names given
+    superexec.secret          between the server's own processes
+    nodes/<name>, <name>.pub  EC P-384 pair of a node, in OpenSSH's format
+
+Private files have permissions 600. What is there stays: a second call only adds what is missing.
+For production bring your own files under the same names.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization as form
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedsift.errors import InputError
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+DAYS = 365
+
+
+def make_keys(folder: Path, nodes: Sequence[str], hosts: Sequence[str] = ()) -> list[Path]:
+    """Write what is missing and return the files written."""
+    written: list[Path] = []
+    if not (folder / "server.crt").exists():
+        written += _certificates(folder, (*LOOPBACK, *hosts))
+    elif hosts:
+        raise InputError(f"{folder} has a server certificate already; remove it to name hosts")
+    if not (folder / "superexec.secret").exists():
+        written.append(_private(folder / "superexec.secret", secrets.token_bytes(32)))
+    for name in nodes:
+        if not (folder / "nodes" / name).exists():
+            written += _pair(folder / "nodes" / name)
+    return written
+
+
+def _certificates(folder: Path, hosts: Sequence[str]) -> list[Path]:
+    ca_key, key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
+    ca_name = _name("fedsift development CA")
+    usage = x509.KeyUsage(
+        **dict.fromkeys(
+            (
+                *("digital_signature", "content_commitment", "key_encipherment"),
+                *("data_encipherment", "key_agreement", "encipher_only", "decipher_only"),
+            ),
+            False,
+        ),
+        key_cert_sign=True,
+        crl_sign=True,
+    )
+    ca = (
+        _draft(ca_name, ca_name, ca_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), False)
+        .sign(ca_key, hashes.SHA384())
+    )
+    certificate = (
+        _draft(_name(hosts[0]), ca_name, key.public_key())
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), False
+        )
+        .sign(ca_key, hashes.SHA384())
+    )
+    return [
+        _private(folder / "ca.key", _pem(ca_key)),
+        _public(folder / "ca.crt", ca.public_bytes(form.Encoding.PEM)),
+        _private(folder / "server.key", _pem(key)),
+        _public(folder / "server.crt", certificate.public_bytes(form.Encoding.PEM)),
+    ]
+
+
+def _pair(path: Path) -> list[Path]:
+    key = ec.generate_private_key(ec.SECP384R1())
+    private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+    public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+    return [_private(path, private), _public(path.with_name(f"{path.name}.pub"), public + b"\n")]
+
+
+def _draft(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=DAYS))
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _host(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+
+
+def _private(path: Path, data: bytes) -> Path:
+    """Write a file that nobody else could open at any time."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    return path
+
+
+def _public(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path

@@ -1,0 +1,180 @@
+"""Where a site's (or the server's) samples and model come from.
+
+| given | is read as |
+|---|---|
+| `x.npz` | the arrays `inputs` and `labels` |
+| `x.parquet` | the column `label`; inputs are a list column `inputs`, else all number columns |
+| a folder of parquet files | all of them, in order of their names |
+| a folder of folders of images | a folder a class, named by number or listed in `classes.txt` |
+| `module:function` | what the function returns: (inputs, labels), or for a model an `nn.Module` |
+
+A class has the same number at every site only if every site counts alike; hence the rule on names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from fedsift.data.parquet import require
+from fedsift.errors import DataError, FedsiftError, InputError
+from fedsift.models import MODELS, build_model
+
+REFERENCE = re.compile(r"[\w.]+:\w+")
+IMAGES = {".png", ".jpg", ".jpeg", ".bmp"}
+Array = npt.NDArray[Any]
+
+
+def load_samples(given: str) -> tuple[Tensor, Tensor]:
+    """Return inputs and labels."""
+    path = Path(given)
+    if REFERENCE.fullmatch(given) and not path.exists():
+        inputs, labels = _pair(call(given), given)
+    elif not path.exists():
+        raise DataError(f"there is no file or folder {given}; give a path or module:function")
+    elif path.is_dir():
+        inputs, labels = _folder(path)
+    elif path.suffix == ".npz":
+        inputs, labels = _npz(path)
+    elif path.suffix == ".parquet":
+        inputs, labels = _parquet(path)
+    else:
+        raise DataError(f"{given} is neither .npz nor .parquet nor a folder; convert it to one")
+    return _tensors(inputs, labels, given)
+
+
+def load_model(given: str, shape: tuple[int, ...]) -> Callable[[str, int], nn.Module]:
+    """Return a function of (the server's name for the model, classes) that makes the model.
+
+    ``auto`` is the model that the server names.
+    """
+    if REFERENCE.fullmatch(given):
+        return lambda _name, _classes: _module(given)
+    if given != "auto" and given not in MODELS:
+        raise InputError(
+            f"there is no model '{given}'; give module:function or one of {', '.join(MODELS)}"
+        )
+
+    def build(name: str, classes: int) -> nn.Module:
+        chosen = name if given == "auto" else given
+        if chosen not in MODELS:
+            raise InputError("the server's model is its own; join with --model module:function")
+        return build_model(chosen, shape, classes, 0)
+
+    return build
+
+
+def call(reference: str) -> Any:
+    """Import ``module:function`` and call it."""
+    module, _, name = reference.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"{reference} cannot be imported ({error}); is it in this folder?"
+        ) from None
+    try:
+        return function()
+    except FedsiftError:
+        raise
+    except Exception as error:
+        raise InputError(f"{reference} failed: {type(error).__name__}: {error}") from error
+
+
+def _module(reference: str) -> nn.Module:
+    module = call(reference)
+    if not isinstance(module, nn.Module):
+        raise InputError(f"{reference} returned a {type(module).__name__} and not an nn.Module")
+    return module
+
+
+def _pair(value: Any, where: str) -> tuple[Any, Any]:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise DataError(f"{where} must return a pair (inputs, labels)")
+    return value[0], value[1]
+
+
+def _npz(path: Path) -> tuple[Array, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return file["inputs"], file["labels"]
+    except (KeyError, ValueError, OSError) as error:
+        raise DataError(f"{path} must hold the arrays 'inputs' and 'labels' ({error})") from None
+
+
+def _parquet(path: Path) -> tuple[Array, Array]:
+    try:
+        table = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as parquet ({error}); write it again") from None
+    if "label" not in table:
+        raise DataError(
+            f"{path} has no column 'label'; it has {', '.join(map(str, table.columns))}"
+        )
+    labels = table.pop("label").to_numpy()
+    if "inputs" in table:
+        return np.stack([_nested(row) for row in table["inputs"]]), labels
+    numbers = table.select_dtypes("number")
+    if numbers.shape[1] != table.shape[1] or numbers.empty:
+        raise DataError(f"{path} must have a list column 'inputs' or only number columns")
+    return numbers.to_numpy(np.float32), labels
+
+
+def _nested(row: Any) -> Array:
+    """Turn a list column's arrays of arrays into one array."""
+    array = np.asarray(row)
+    return np.stack([_nested(part) for part in array]) if array.dtype == object else array
+
+
+def _folder(path: Path) -> tuple[Array, Array]:
+    if files := sorted(path.glob("*.parquet")):
+        parts = [_parquet(file) for file in files]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+    listing = path / "classes.txt"
+    names = listing.read_text(encoding="utf-8").split("\n") if listing.exists() else []
+    images, labels = [], []
+    for folder in sorted(p for p in path.iterdir() if p.is_dir()):
+        if folder.name not in names and not folder.name.isdigit():
+            raise DataError(
+                f"{folder} is a class whose number is not known; name folders 0, 1, ... or list "
+                f"the classes in {listing}"
+            )
+        label = names.index(folder.name) if folder.name in names else int(folder.name)
+        for file in sorted(f for f in folder.iterdir() if f.suffix.lower() in IMAGES):
+            images.append(_image(file))
+            labels.append(label)
+    if not images:
+        raise DataError(f"{path} has no parquet file and no folder of images")
+    if len({image.shape for image in images}) > 1:
+        raise DataError(f"the images in {path} differ in size; resize them to one")
+    return np.stack(images), np.array(labels)
+
+
+def _image(path: Path) -> Array:
+    try:
+        with require("PIL.Image").open(path) as picture:
+            grey = picture.mode in {"1", "L"}
+            pixels = np.asarray(picture.convert("L" if grey else "RGB"), np.float32) / 255
+    except OSError as error:
+        raise DataError(f"{path} is not a readable image ({error}); remove it") from None
+    return pixels[None] if grey else pixels.transpose(2, 0, 1)
+
+
+def _tensors(inputs: Any, labels: Any, where: str) -> tuple[Tensor, Tensor]:
+    try:
+        x, y = (
+            v if isinstance(v, Tensor) else torch.from_numpy(np.array(v)) for v in (inputs, labels)
+        )
+    except (TypeError, ValueError):
+        raise DataError(f"{where} holds samples that are no array of numbers") from None
+    x = x.float() if x.dtype == torch.float64 else x
+    return x, y.long() if not y.is_floating_point() and y.dtype != torch.bool else y

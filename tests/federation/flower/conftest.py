@@ -1,0 +1,52 @@
+"""The run that is done on every engine, and the same in process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedsift.experiment.config import Config
+from fedsift.experiment.run import execute
+from fedsift.experiment.setup import Setup, from_config, load_data
+from fedsift.federation import LocalFederation
+
+pytest.importorskip("flwr", reason="pip install 'fedsift[flower]'")
+
+
+@pytest.fixture(scope="session")
+def config() -> Config:
+    return Config(dataset="digits", clients=3, rounds=5, seed=3, device="cpu").resolve()
+
+
+@pytest.fixture(scope="session")
+def write_sites():
+    def write(config: Config, folder: Path) -> list[str]:
+        """Write the data of every client of a configuration to a file of its own."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for m, client in enumerate(load_data(config).clients):
+            paths.append(str(folder / f"{m}.npz"))
+            np.savez(paths[-1], inputs=client.inputs.numpy(), labels=client.labels.numpy())
+        return paths
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def in_process():
+    def run(config: Config, out: Path) -> dict:
+        """Run a configuration here, every client on its own."""
+
+        def build(config: Config) -> Setup:
+            setup = from_config(config)
+            sites = setup.federation.sites.values()
+            return replace(setup, federation=LocalFederation(sites, pool=False))
+
+        torch.set_num_threads(1)
+        return execute(config, out, build=build)
+
+    return run

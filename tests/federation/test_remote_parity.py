@@ -1,0 +1,159 @@
+"""The same run with clients in process and clients that are sites: bit for bit the same."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fedsift.errors import TooFewClients
+from fedsift.experiment.config import Config
+from fedsift.experiment.remote import execute_remotely
+from fedsift.experiment.run import execute
+from fedsift.experiment.setup import from_config, load_data
+from fedsift.federation import LocalFederation, RemoteFederation
+from fedsift.federation.encoding import ABOUT, About
+from fedsift.federation.remote import Letter, Patience
+from fedsift.site.host import Holdings, Host
+from fedsift.site.sources import load_model
+
+TINY = Config(
+    clients=3,
+    samples_per_client=20,
+    validation_size=30,
+    test_size=40,
+    model="linear",
+    local_steps=2,
+    batch_size=8,
+    rate=5.0,
+    rounds=4,
+    checkpoint_every=1,
+    seed=2,
+).resolve()
+
+
+class Sites:
+    """Mail to hosts in this process; every question comes twice, and sites can crash."""
+
+    def __init__(self, config, folder):
+        clients = load_data(config).clients
+        module = load_model("auto", tuple(clients[0].inputs.shape[1:]))
+        self.holdings = [
+            Holdings(m, module, c.inputs, c.labels, folder / str(m)) for m, c in enumerate(clients)
+        ]
+        self.hosts = [Host(h) for h in self.holdings]
+        self.sent = {}
+        self.silent = lambda node, about: False
+
+    def nodes(self):
+        return range(len(self.hosts))
+
+    def push(self, letters, ttl):
+        ids = [str(len(self.sent) + i) for i in range(len(letters))]
+        self.sent |= dict(zip(ids, letters, strict=True))
+        return ids
+
+    def pull(self, ids):
+        letters = []
+        for id_ in ids:
+            node, parts = self.sent[id_]
+            if self.silent(node, About.decode(parts)):
+                continue
+            self.hosts[node].handle(parts)
+            self.hosts[node] = Host(self.holdings[node])  # a crash after every answer
+            letters.append(Letter(id_, self.hosts[node].handle(parts)))
+        return letters
+
+
+def _remote(config, out, sites, **more):
+    patience = Patience(answer=0.1, connect=0.1, poll=0.05)
+    return execute_remotely(config, out, RemoteFederation(sites, "run", patience), **more)
+
+
+def _local(config, out):
+    def build(config):
+        setup = from_config(config)
+        sites = setup.federation.sites.values()
+        return replace(setup, federation=LocalFederation(sites, pool=False))
+
+    return execute(config, out, build=build)
+
+
+def _compare(here, there, sites, clients=3):
+    mine, theirs = (load_file(folder / "model.safetensors") for folder in (here, there))
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+    for m in range(clients):
+        path = f"clients/{m}/weights.parquet"
+        if (here / path).exists():
+            kept = pd.read_parquet(sites.holdings[m].folder / "run" / path)
+            own = pd.read_parquet(here / path)
+            assert np.array_equal(kept["weight"], own["weight"])
+            assert np.array_equal(kept["label"], own["label"])
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("fedavg", {}),
+        ("single-loop", {}),
+        ("single-loop", {"compressor": "topk", "cohort": 2}),
+        ("iter-sketch", {"iterations": 3, "check_residual": True}),
+        ("iter-topk", {"iterations": 2, "resample": True, "cohort": 2}),
+        ("non-iter", {"rate": 20.0}),
+    ],
+)
+def test_remote_is_local(tmp_path, method, changes):
+    config = replace(TINY, method=method, **changes)
+    sites = Sites(config, tmp_path / "sites")
+    there = _remote(config, tmp_path / "there", sites)
+    here = _local(config, tmp_path / "here")
+    _compare(tmp_path / "here", tmp_path / "there", sites)
+    same = ("test_accuracy", "validation_loss", "bytes_up", "bytes_down", "exchanges", "rounds")
+    assert {k: there[k] for k in same} == {k: here[k] for k in same}
+    assert there["f1"] is None
+    assert not (tmp_path / "there" / "clients").exists()
+
+
+def test_a_round_goes_on_without_a_silent_client_and_says_so(tmp_path):
+    config = replace(TINY, method="single-loop")
+    sites = Sites(config, tmp_path / "sites")
+    sites.silent = lambda node, about: node == 1 and about.action == "step" and about.round == 1
+    summary = _remote(config, tmp_path / "run", sites)
+    records = [json.loads(x) for x in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
+    assert [len(r["events"]) for r in records] == [0, 1, 0, 0]
+    assert "client 1 did not answer 'step': no answer within" in records[1]["events"][0]
+    assert summary["events"] == 1
+
+
+def test_a_run_that_broke_off_in_a_round_resumes_to_the_same_end(tmp_path):
+    config = replace(TINY, method="iter-sketch", iterations=3, min_clients=3)
+    sites = Sites(config, tmp_path / "sites")
+    sites.silent = lambda node, about: (node, about.round, about.action) == (2, 2, "outer")
+    with pytest.raises(TooFewClients):
+        _remote(config, tmp_path / "there", sites)
+    sites.silent = lambda node, about: False
+    _remote(config, tmp_path / "there", sites, resume=True)
+    _local(config, tmp_path / "here")
+    _compare(tmp_path / "here", tmp_path / "there", sites)
+
+
+def test_a_letter_of_another_round_changes_nothing(tmp_path):
+    config = replace(TINY, method="single-loop", rounds=2)
+    sites = Sites(config, tmp_path / "sites")
+    pull = sites.pull
+
+    def stale(ids):
+        letters = pull(ids)
+        about = About.decode(letters[0].parts)
+        if about.round == 1 and about.action == "step":
+            other = replace(about, round=0).encode()
+            letters[0] = Letter(letters[0].reply_to, {**letters[0].parts, ABOUT: other})
+        return letters
+
+    sites.pull = stale
+    _remote(config, tmp_path / "run", sites)
+    last = json.loads((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()[-1])
+    assert "to another question" in last["events"][0]
