@@ -4,31 +4,49 @@ import pandas as pd
 import pytest
 import torch
 
-from fedsift.audit import label_issues
+from fedsift.audit import Calibration, label_issues
+from fedsift.audit.issues import believe
+from fedsift.errors import DataError
+
+LABELS = torch.tensor([2, 0, 1])
+WEIGHTS = torch.tensor([0.75, 0.5, 0.25])
+PROBABILITIES = torch.tensor([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2], [0.6, 0.3, 0.1]])
 
 
 def test_table_by_hand():
-    labels = torch.tensor([2, 0, 1])
-    weights = torch.tensor([0.75, 0.5, 0.25])
-    probabilities = torch.tensor([[0.1, 0.2, 0.7], [0.25, 0.5, 0.25], [0.6, 0.3, 0.1]])
+    names = ("a", "b", "c")
+    table = label_issues(LABELS, WEIGHTS, PROBABILITIES, class_names=names, ids=["x", "y", "z"])
+    scores = believe(LABELS, PROBABILITIES, Calibration()).right
+    assert scores[2] < 0.5  # the model prefers another class by far
+    others = 1 - scores
     expected = pd.DataFrame(
         {
             "index": [2, 1, 0],
-            "label": [1, 0, 2],
+            "id": ["z", "y", "x"],
+            "label": ["b", "a", "c"],
             "weight": [0.25, 0.5, 0.75],
-            "is_label_issue": [True, False, False],  # 0.5 is not below 0.5
-            "suggested_label": [0, 1, 2],
-            "confidence": [0.6, 0.5, 0.7],
+            "score": scores[[2, 1, 0]],
+            "is_label_issue": (scores < 0.5)[[2, 1, 0]],
+            "suggested_label": ["a", table["suggested_label"][1], "c"],
+            "confidence": [others[2] * 0.6 / 0.7, table["confidence"][1], scores[0]],
         }
     )
-    table = label_issues(labels, weights, probabilities)
     pd.testing.assert_frame_equal(table, expected, check_dtype=False)
 
 
-@pytest.mark.parametrize("weight", [0.0, 1.0])
-def test_equal_weights_keep_the_order_of_the_samples(weight):
-    count = 50
-    probabilities = torch.full((count, 2), 0.5)
-    table = label_issues(torch.zeros(count).long(), torch.full((count,), weight), probabilities)
-    assert table["index"].tolist() == list(range(count))
-    assert table["is_label_issue"].eq(weight < 0.5).all()
+def test_labels_are_numbers_without_names():
+    table = label_issues(LABELS, WEIGHTS, PROBABILITIES)
+    assert table["label"].tolist() == [1, 0, 2]
+    assert "id" not in table
+
+
+def test_equal_scores_are_ordered_by_weight_then_position():
+    probabilities = torch.full((4, 2), 0.5)
+    weights = torch.tensor([0.5, 0.1, 0.5, 0.2])
+    table = label_issues(torch.zeros(4).long(), weights, probabilities)
+    assert table["index"].tolist() == [1, 3, 0, 2]
+
+
+def test_ids_must_fit():
+    with pytest.raises(DataError, match="2 ids for 3 samples"):
+        label_issues(LABELS, WEIGHTS, PROBABILITIES, ids=["x", "y"])

@@ -1,5 +1,19 @@
 """From sample weights to the labels a person should look at."""
 
+from fedsift.audit.calibration import Calibration, fit_temperature
+from fedsift.audit.exports import SUFFIXES, write_issues
 from fedsift.audit.issues import THRESHOLD, label_issues
+from fedsift.audit.site import SiteAudit, audit_site
+from fedsift.audit.summary import SiteSummary
 
-__all__ = ["THRESHOLD", "label_issues"]
+__all__ = [
+    "SUFFIXES",
+    "THRESHOLD",
+    "Calibration",
+    "SiteAudit",
+    "SiteSummary",
+    "audit_site",
+    "fit_temperature",
+    "label_issues",
+    "write_issues",
+]

@@ -1,34 +1,82 @@
-"""From weights to label issues: one row per sample of one client, worst first.
+"""From a trained model and weights to label issues: one row per sample of one client, worst first.
 
-| column           | meaning                                                     |
-|------------------|-------------------------------------------------------------|
-| index            | position of the sample at its client                        |
-| label            | the given label                                             |
-| weight           | learned weight in [0, 1]; low is bad                        |
-| is_label_issue   | weight below 0.5, the paper's rule                          |
-| suggested_label  | the trained model's most probable class                     |
-| confidence       | its probability                                             |
+| column           | meaning                                                                      |
+|------------------|------------------------------------------------------------------------------|
+| index            | position of the sample at its client                                         |
+| id               | its file name or id, where the data has one                                  |
+| label            | the given label                                                              |
+| weight           | learned weight in [0, 1]; low is bad                                         |
+| score            | probability that the label is right: 0 surely wrong, 1 surely right          |
+| is_label_issue   | score below 0.5: more probably wrong than right                              |
+| suggested_label  | the most probable true class; the label itself where that is                 |
+| confidence       | the probability of the suggestion                                            |
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from fedsift.audit.calibration import Calibration, Posterior, posterior
+from fedsift.errors import DataError
+
 THRESHOLD = 0.5
+COLUMNS = ("index", "label", "weight", "score", "is_label_issue", "suggested_label", "confidence")
 
 
-def label_issues(labels: Tensor, weights: Tensor, probabilities: Tensor) -> pd.DataFrame:
+def label_issues(
+    labels: Tensor,
+    weights: Tensor,
+    probabilities: Tensor,
+    calibration: Calibration | None = None,
+    *,
+    class_names: Sequence[str] | None = None,
+    ids: Sequence[Any] | None = None,
+) -> pd.DataFrame:
     """Return every sample of a client, the most suspicious first."""
-    confidence, suggested = probabilities.max(dim=1)
+    return issue_table(
+        labels,
+        weights,
+        believe(labels, probabilities, calibration or Calibration()),
+        class_names,
+        ids,
+    )
+
+
+def believe(labels: Tensor, probabilities: Tensor, calibration: Calibration) -> Posterior:
+    """Return what to believe of a client's labels, given the model's probabilities."""
+    return posterior(probabilities.double().numpy(), labels.numpy(), calibration)
+
+
+def issue_table(
+    labels: Tensor,
+    weights: Tensor,
+    belief: Posterior,
+    class_names: Sequence[str] | None = None,
+    ids: Sequence[Any] | None = None,
+) -> pd.DataFrame:
+    """Return the table; labels are class names where these are given, else numbers."""
+    if ids is not None and len(ids) != len(labels):
+        raise DataError(f"there are {len(ids)} ids for {len(labels)} samples; give one for each")
+    given, right = labels.numpy(), belief.right
+    suggested = belief.classes.argmax(axis=1)
+    named = {"label": given, "suggested_label": suggested}
+    if class_names is not None:
+        named = {key: np.array(class_names, dtype=object)[v] for key, v in named.items()}
     table = pd.DataFrame(
         {
-            "index": range(len(labels)),
-            "label": labels.numpy(),
+            "index": np.arange(len(given)),
+            **({} if ids is None else {"id": list(ids)}),
+            "label": named["label"],
             "weight": weights.numpy(),
-            "is_label_issue": (weights < THRESHOLD).numpy(),
-            "suggested_label": suggested.numpy(),
-            "confidence": confidence.numpy(),
+            "score": right,
+            "is_label_issue": right < THRESHOLD,
+            "suggested_label": named["suggested_label"],
+            "confidence": belief.classes.max(axis=1),
         }
     )
-    return table.sort_values(["weight", "index"], ignore_index=True)
+    return table.sort_values(["score", "weight", "index"], ignore_index=True)

@@ -1,5 +1,6 @@
 """Real datasets, split over simulated clients, with label noise, as plain tensors."""
 
+from fedsift.data.corrected import apply_corrections
 from fedsift.data.corrupt import effective_rate
 from fedsift.data.defaults import DEFAULTS, Dataset, lookup
 from fedsift.data.federated import ClientData, FederatedData, Samples, check_client
@@ -16,6 +17,7 @@ __all__ = [
     "Samples",
     "Source",
     "SplitInfo",
+    "apply_corrections",
     "available",
     "build",
     "check_client",

@@ -1,0 +1,138 @@
+"""How probable is it that a label is right? Bayes' rule on the trained model's probabilities.
+
+A label ℓ of a site is right with probability 1 − ρ; a wrong one is any other class alike:
+
+    P(right | x, ℓ) = (1 − ρ) p_ℓ / ((1 − ρ) p_ℓ + ρ (1 − p_ℓ) / (C − 1))
+
+| symbol | in code       | meaning                                                               |
+|--------|---------------|-----------------------------------------------------------------------|
+| p      |               | the model's probabilities at a temperature fitted on the server's     |
+|        |               | clean validation set                                                  |
+| ρ      | `rates`       | the site's share of wrong labels, integrated over its posterior       |
+| δ      | `optimism`    | what the model has learned of a label from the label itself, in nats: |
+|        |               | it saw ℓ in training, so log p_ℓ/(1 − p_ℓ) is too high by about δ     |
+| C      | `classes`     | number of classes                                                     |
+
+No true label is used. δ cannot be seen without the truth: it is a constant with a spread, chosen
+on simulated noise (``docs/audit.md``), and the spread widens the intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+
+from fedsift.errors import InputError
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+TINY = 1e-30
+RATES = (np.arange(200) + 0.5) / 200
+QUANTILES = (np.arange(9) + 0.5) / 9
+SPREAD_NODES = np.array([-1.6, -0.8, 0.0, 0.8, 1.6])
+TWO_SIDED_95 = 1.96
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What the server tells the sites once the model is trained.
+
+    ``spread`` is the standard deviation of δ between datasets and sites. ``misfit`` widens the
+    intervals: T comes from few samples, and no model is exactly calibrated.
+    """
+
+    temperature: float = 1.0
+    optimism: float = 1.0
+    spread: float = 0.5
+    misfit: float = 1.5
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any] | None) -> Calibration:
+        """Read it from ``summary.json``; a run without one gets the defaults."""
+        known = {k: values[k] for k in cls.__annotations__ if k in values} if values else {}
+        if not all(isinstance(v, int | float) and np.isfinite(v) for v in known.values()):
+            raise InputError("the calibration of this run is not made of numbers; run it again")
+        return cls(**known)
+
+
+def fit_temperature(probabilities: Array, labels: Ints) -> float:
+    """Return the T that makes softmax(log p / T) most likely on clean held-out samples."""
+    logs = np.log(np.maximum(probabilities, TINY))
+    at = np.arange(len(labels))
+
+    def loss(log_temperature: float) -> float:
+        return float(-log_softmax(logs / np.exp(log_temperature), axis=1)[at, labels].mean())
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x))
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What is believed of a site's labels.
+
+    ``nodes`` has a row per value of (ρ, δ), all equally probable up to ``masses``, with
+    P(right) of every sample; ``classes`` is P(true class) of every sample.
+    """
+
+    nodes: Array
+    masses: Array
+    classes: Array
+    misfit: float = 1.0
+
+    @property
+    def right(self) -> Array:
+        """P(right) of every sample."""
+        return self.masses @ self.nodes
+
+    def wrong_share(
+        self, members: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[float, float, float]:
+        """Return the estimated share of wrong labels and its 95 % interval."""
+        nodes = self.nodes if members is None else self.nodes[:, members]
+        count = nodes.shape[1]
+        if not count:
+            return 0.0, 0.0, 1.0
+        shares = 1 - nodes.mean(axis=1)
+        mean = float(self.masses @ shares)
+        drawn = self.masses @ (nodes * (1 - nodes)).sum(axis=1) / count**2
+        between = self.masses @ (shares - mean) ** 2
+        half = TWO_SIDED_95 * self.misfit * float(np.sqrt(drawn + between))
+        return mean, max(0.0, mean - half), min(1.0, mean + half)
+
+
+def posterior(probabilities: Array, labels: Ints, calibration: Calibration) -> Posterior:
+    """Return what to believe of a site's labels."""
+    count, classes = probabilities.shape
+    logs = np.log(np.maximum(probabilities, TINY)) / calibration.temperature
+    tempered = softmax(logs, axis=1)
+    given = tempered[np.arange(count), labels]
+    # log P(ℓ | wrong) / P(ℓ | right), before the optimism is taken off
+    evidence = np.log1p(-np.minimum(given, 1 - 1e-12)) - np.log(np.maximum(given, TINY))
+    evidence -= np.log(max(classes - 1, 1))
+    nodes, masses = [], []
+    for node in SPREAD_NODES:
+        ratio = np.exp(np.minimum(evidence + calibration.optimism + calibration.spread * node, 300))
+        for rate in _likely_rates(ratio):
+            nodes.append((1 - rate) / ((1 - rate) + rate * ratio))
+            masses.append(np.exp(-0.5 * node**2))
+    stacked, weights = np.stack(nodes), np.array(masses) / np.sum(masses)
+    right = weights @ stacked
+    tempered[np.arange(count), labels] = 0.0
+    others = tempered / np.maximum(tempered.sum(axis=1, keepdims=True), TINY)
+    believed = (1 - right)[:, None] * others
+    believed[np.arange(count), labels] = right
+    return Posterior(stacked, weights, believed, calibration.misfit)
+
+
+def _likely_rates(ratio: Array) -> Array:
+    """Return quantiles of ρ given the site's evidence, with every ρ alike beforehand."""
+    log_likelihood = np.log1p(RATES[:, None] * (ratio - 1)).sum(axis=1)
+    mass = np.exp(log_likelihood - log_likelihood.max())
+    return np.interp(QUANTILES, np.cumsum(mass) / mass.sum(), RATES)

@@ -1,0 +1,103 @@
+"""Label issues as files: csv, parquet, json, and tasks for Label Studio.
+
+A Label Studio task has the fields of its documentation on pre-annotations:
+
+    data         what the labelling configuration shows: `image` or `row`, and the audit's columns
+    predictions  one: `model_version`, `score` (the confidence), `result` with the suggested choice
+
+``labelling_config`` returns the configuration that these tasks need; it goes into a project's
+Settings, Labeling Interface, before the tasks are imported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+import pandas as pd
+from torch import Tensor
+
+from fedsift.audit.images import data_uri, is_image
+from fedsift.errors import InputError
+from fedsift.files import write_atomically, write_text
+
+FROM_NAME, TO_NAME = "label", "sample"
+SUFFIXES = {
+    "csv": ".csv",
+    "parquet": ".parquet",
+    "json": ".json",
+    "label-studio": ".label-studio.json",
+}
+
+
+def write_issues(
+    table: pd.DataFrame,
+    path: Path,
+    form: str,
+    inputs: Tensor,
+    class_names: Sequence[str],
+    version: str = "fedsift",
+) -> list[Path]:
+    """Write a table of issues in one of the formats; return the files."""
+    if form == "label-studio":
+        flagged = table[table["is_label_issue"]]
+        tasks = [label_studio_task(row, inputs, version) for row in _records(flagged)]
+        write_text(path, json.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
+        config = path.with_name(path.name.removesuffix(".json") + ".xml")
+        write_text(config, labelling_config(inputs, class_names))
+        return [path, config]
+    writers: dict[str, Callable[[Path], object]] = {
+        "csv": partial(table.to_csv, index=False),
+        "parquet": partial(table.to_parquet, index=False),
+        "json": partial(table.to_json, orient="records", indent=1, double_precision=15),
+    }
+    if form not in writers:
+        raise InputError(f"there is no format {form!r}; choose one of {', '.join(SUFFIXES)}")
+    write_atomically(path, lambda temporary: _ignore(writers[form](temporary)))
+    return [path]
+
+
+def label_studio_task(row: dict[str, Any], inputs: Tensor, version: str) -> dict[str, Any]:
+    """Return one task with its prediction."""
+    sample = inputs[row["index"]]
+    shown = {"image": data_uri(sample)} if is_image(inputs) else {"row": fields(sample)}
+    choice = {
+        "id": f"suggestion-{row['index']}",
+        "from_name": FROM_NAME,
+        "to_name": TO_NAME,
+        "type": "choices",
+        "value": {"choices": [str(row["suggested_label"])]},
+    }
+    prediction = {"model_version": version, "score": row["confidence"], "result": [choice]}
+    return {"data": {**shown, **row}, "predictions": [prediction]}
+
+
+def labelling_config(inputs: Tensor, class_names: Sequence[str]) -> str:
+    """Return the labelling configuration, in Label Studio's XML."""
+    tag, value = ("Image", "$image") if is_image(inputs) else ("Table", "$row")
+    choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in class_names)
+    return (
+        f'<View>\n  <{tag} name="{TO_NAME}" value="{value}"/>\n'
+        f'  <Text name="given" value="given label: $label, score: $score"/>\n'
+        f'  <Choices name="{FROM_NAME}" toName="{TO_NAME}" choice="single">\n{choices}\n'
+        "  </Choices>\n</View>\n"
+    )
+
+
+def fields(sample: Tensor) -> dict[str, float]:
+    """Return a row of fields by number."""
+    return {str(i): round(float(v), 6) for i, v in enumerate(sample.flatten())}
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows in Python's own types."""
+    rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records", double_precision=15))
+    return rows
+
+
+def _ignore(_: object) -> None:
+    """Drop what a writer returns."""

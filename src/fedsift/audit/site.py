@@ -1,0 +1,58 @@
+"""The audit of one site: its table, its summary, and the samples that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from torch import Tensor
+
+from fedsift.audit.calibration import Calibration
+from fedsift.audit.images import data_uri, is_image
+from fedsift.audit.issues import believe, issue_table
+from fedsift.audit.summary import SiteSummary, summarise
+
+GALLERY = 24
+
+
+@dataclass(frozen=True, eq=False)
+class SiteAudit:
+    """What is known of a site's labels; only the site itself may see it."""
+
+    client: int
+    inputs: Tensor
+    labels: Tensor
+    class_names: tuple[str, ...]
+    table: pd.DataFrame
+    summary: SiteSummary
+
+    def gallery(self, count: int = GALLERY) -> list[dict[str, Any]]:
+        """Return the worst labels as pictures; nothing where samples are no images."""
+        if not is_image(self.inputs):
+            return []
+        worst = self.table[self.table["is_label_issue"]].head(count)
+        columns = ("index", "label", "suggested_label", "score", "confidence")
+        rows = zip(*(worst[name].tolist() for name in columns), strict=True)
+        return [
+            {**dict(zip(columns, row, strict=True)), "image": data_uri(self.inputs[row[0]])}
+            for row in rows
+        ]
+
+
+def audit_site(
+    client: int,
+    inputs: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    probabilities: Tensor,
+    calibration: Calibration,
+    class_names: Sequence[str],
+    ids: Sequence[Any] | None = None,
+) -> SiteAudit:
+    """Audit a site, given what the trained model says of its samples."""
+    belief = believe(labels, probabilities, calibration)
+    table = issue_table(labels, weights, belief, class_names, ids)
+    summary = summarise(labels, weights, belief, class_names)
+    return SiteAudit(client, inputs, labels, tuple(class_names), table, summary)

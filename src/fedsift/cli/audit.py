@@ -1,0 +1,85 @@
+"""``fedsift audit``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fedsift.audit import SUFFIXES, SiteAudit, write_issues
+from fedsift.experiment.auditing import open_run
+
+EXAMPLES = """\
+examples:
+  fedsift audit runs/digits-single-loop-0                      every site, as csv
+  fedsift audit runs/digits-single-loop-0 --client 3 --format parquet --out site-3
+  fedsift audit runs/digits-single-loop-0 --client 3 --format label-studio
+
+columns: index and id of the sample, its label, the learned weight, score (probability that the
+label is right), is_label_issue (score below 0.5), suggested_label and its confidence; worst first.
+Label Studio gets the samples with an issue, and a labelling configuration beside the tasks.
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "audit",
+        help="the labels that are probably wrong, with a score and a suggestion",
+        description="List the labels that are probably wrong, with a score and a suggestion, and "
+        "estimate how many\nthere are at each site.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument("--client", type=int, metavar="ID", help="one site (default: all)")
+    parser.add_argument(
+        "--format", choices=tuple(SUFFIXES), default="csv", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to write (default: RUN/clients/ID)"
+    )
+    parser.set_defaults(handler=handle)
+
+
+def handle(options: argparse.Namespace) -> int:
+    """Write the issues and print a summary per site."""
+    run = open_run(options.run)
+    clients = run.clients if options.client is None else [options.client]
+    audits = [run.audit(client) for client in clients or [0]]
+    files = []
+    for audit in audits:
+        folder = options.out or options.run / "clients" / str(audit.client)
+        name = f"issues{'' if options.out is None else f'-{audit.client}'}"
+        path = folder / f"{name}{SUFFIXES[options.format]}"
+        samples = audit.inputs, audit.class_names
+        files += write_issues(audit.table, path, options.format, *samples)
+    _print(audits)
+    for file in files:
+        print(file)
+    return 0
+
+
+def _print(audits: list[SiteAudit]) -> None:
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("site")
+    for title in ("samples", "issues", "wrong, estimated", "effective samples"):
+        table.add_column(title, justify="right")
+    table.add_column("most confused (label: truth)", overflow="fold")
+    for audit in audits:
+        summary = audit.summary
+        share = summary.wrong
+        pairs = [f"{p.label}: {p.truth} ({p.expected:.0f})" for p in summary.confused[:3]]
+        table.add_row(
+            str(audit.client),
+            str(summary.samples),
+            str(summary.flagged),
+            f"{100 * share.estimate:.1f} % ({100 * share.low:.0f} to {100 * share.high:.0f})",
+            f"{summary.effective_samples:.0f}",
+            ", ".join(pairs) or "–",
+        )
+    Console(highlight=False, markup=False).print(table)

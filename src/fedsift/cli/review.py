@@ -1,0 +1,64 @@
+"""``fedsift review``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from fedsift.audit.review import ReviewSamples
+from fedsift.errors import InputError
+from fedsift.experiment.auditing import open_run
+
+EXAMPLES = """\
+examples:
+  fedsift review runs/digits-single-loop-0 --client 3
+  fedsift review runs/digits-single-loop-0 --client 3 --port 8123 --no-browser
+  fedsift run --dataset digits --labels runs/digits-single-loop-0/clients/3/corrected.parquet
+
+The page is served on this machine only, and only to who has the address with its token. Decisions
+are saved at once in RUN/clients/ID/decisions.jsonl; `Export labels` writes corrected.parquet there.
+Needs the extra: pip install 'fedsift[review]'.
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "review",
+        help="go through the suspicious labels of a site in a local web page",
+        description="Go through the suspicious labels of a site in a local web page.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument("--client", type=int, required=True, metavar="ID", help="the site")
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="N", help="port (default: any that is free)"
+    )
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.set_defaults(handler=handle)
+
+
+def handle(options: argparse.Namespace) -> int:
+    """Serve the page until interrupted."""
+    for package in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(package) is None:
+            raise InputError(f"the review needs {package}: pip install 'fedsift[review]'")
+    from fedsift.audit.review.server import serve  # noqa: PLC0415 - of the extra
+
+    audit = open_run(options.run).audit(options.client)
+    folder = options.run / "clients" / str(options.client)
+
+    def announce(address: str) -> None:
+        print(f"{audit.summary.flagged} suspicious labels; stop with Ctrl-C\n{address}", flush=True)
+        if not options.no_browser:
+            webbrowser.open(address)
+
+    try:
+        serve(ReviewSamples.of(audit), folder, options.port, announce)
+    except KeyboardInterrupt:
+        print("stopped; all decisions are saved")
+    return 0

@@ -1,0 +1,123 @@
+"""What the sites' own audits say: estimated shares of wrong labels, the worst labels, the traffic.
+
+`clients/<id>/audit.json` is read where it is: in simulation, or at the site itself. A server of a
+real federation has none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsift.errors import InputError
+from fedsift.report.compare import Setting, Variant
+from fedsift.report.runs import Run
+
+PICTURE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=]+")
+SHOWN_PICTURES = 32
+
+
+@dataclass(frozen=True)
+class SiteRow:
+    """One site: shares are of wrong labels; `truth` is None where nobody knows."""
+
+    site: str
+    samples: int
+    flagged: int
+    share: float
+    low: float
+    high: float
+    truth: float | None
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A label that is probably wrong, with its picture."""
+
+    site: str
+    image: str
+    label: str
+    suggestion: str
+    score: float
+
+
+@dataclass(frozen=True)
+class RunSites:
+    """The audits of one run."""
+
+    run: str
+    rows: tuple[SiteRow, ...]
+    suspects: tuple[Suspect, ...]
+
+
+def run_sites(setting: Setting) -> list[RunSites]:
+    """Return the audits of a setting's runs, for the runs that have any."""
+    found = [(name, _read(run)) for name, _, run in setting.runs]
+    return [RunSites(name, *parts) for name, parts in found if parts[0]]
+
+
+def traffic(setting: Setting) -> str:
+    """Compare what each method sends with FedAvg's, per round; empty where that is not known."""
+    base = [v for v in setting.variants if v.method == "fedavg"]
+    if len(base) != 1 or (own := _per_round(base[0])) is None:
+        return ""
+    said = []
+    for variant in setting.variants:
+        rate = _per_round(variant)
+        if variant.method in {"fedavg", "oracle"} or rate is None:
+            continue
+        ratios = [f"{rate[n] / own[n]:.2f}" for n in range(2)]
+        said.append(f"{variant.name} sends {ratios[0]} times the bytes in {ratios[1]} times the")
+    return f"Per round, against fedavg: {' exchanges; '.join(said)} exchanges." if said else ""
+
+
+def _per_round(variant: Variant) -> tuple[float, float] | None:
+    rounds = sum(run.rounds_done for run in variant.runs)
+    totals = [variant.values(key) for key in ("bytes_up", "bytes_down", "exchanges")]
+    if not rounds or any(len(values) != len(variant.runs) for values in totals):
+        return None
+    sent, exchanges = sum(totals[0]) + sum(totals[1]), sum(totals[2])
+    return (sent / rounds, exchanges / rounds) if sent and exchanges else None
+
+
+def _read(run: Run) -> tuple[tuple[SiteRow, ...], tuple[Suspect, ...]]:
+    rows, suspects = [], []
+    paths = (run.folder / "clients").glob("*/audit.json")
+    for path in sorted(paths, key=lambda p: (len(p.parent.name), p.parent.name)):
+        try:
+            audit = json.loads(path.read_text(encoding="utf-8"))
+            rows.append(_row(path.parent.name, audit["summary"], run))
+            suspects += list(_suspects(path.parent.name, audit["gallery"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise _broken(path) from error
+    suspects.sort(key=lambda suspect: suspect.score)
+    return tuple(rows), tuple(suspects[:SHOWN_PICTURES])
+
+
+def _row(site: str, summary: Mapping[str, Any], run: Run) -> SiteRow:
+    wrong = summary["wrong"]
+    share, low, high = (float(wrong[key]) for key in ("estimate", "low", "high"))
+    counts = int(summary["samples"]), int(summary["flagged"])
+    return SiteRow(site, *counts, share, low, high, _truth(run, site))
+
+
+def _truth(run: Run, site: str) -> float | None:
+    own = run.weights[run.weights["client"] == site]
+    if own.empty or own["true_label"].isna().any():
+        return None
+    return float((own["label"] != own["true_label"]).mean())
+
+
+def _suspects(site: str, gallery: Iterable[Mapping[str, Any]]) -> Iterable[Suspect]:
+    for item in gallery:
+        if PICTURE.fullmatch(str(item["image"])):
+            names = str(item["label"]), str(item["suggested_label"])
+            yield Suspect(site, str(item["image"]), *names, float(item["score"]))
+
+
+def _broken(path: Path) -> InputError:
+    return InputError(f"{path} is no audit; remove it or run again")

@@ -1,0 +1,105 @@
+"""The review page, served in this process, and a real Chromium."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedsift.audit import Calibration, audit_site
+from fedsift.audit.review import Decisions, ReviewSamples
+from fedsift.audit.review.app import Review
+from fedsift.audit.review.server import HOST, listen, web_server
+
+TOKEN = "a-token-of-the-test"
+
+
+@dataclass(frozen=True)
+class Served:
+    """Where the page is."""
+
+    origin: str
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        return f"{self.origin}/?token={TOKEN}"
+
+
+@contextmanager
+def served(samples: ReviewSamples, folder: Path) -> Iterator[Served]:
+    decisions = Decisions(folder / "decisions.jsonl", len(samples.table))
+    review = Review(samples, decisions, folder / "corrected.parquet", TOKEN)
+    server, listening = web_server(review), listen(0)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield Served(f"http://{HOST}:{listening.getsockname()[1]}", folder)
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+        decisions.close()
+
+
+def many(count: int) -> ReviewSamples:
+    """Return so many tiny images, all with a suspicious label."""
+    inputs = torch.rand(count, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    probabilities = torch.tensor([[0.01, 0.99]]).repeat(count, 1)
+    probabilities[: count // 10] = probabilities[: count // 10].flip(1)
+    parts = inputs, torch.zeros(count).long(), torch.zeros(count), probabilities
+    return ReviewSamples.of(audit_site(0, *parts, Calibration(), ("no", "yes")))
+
+
+@pytest.fixture
+def site(images, tmp_path) -> Iterator[Served]:
+    """Serve the 8 images."""
+    with served(ReviewSamples.of(images), tmp_path) as place:
+        yield place
+
+
+Open = Callable[[Served], object]
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Start Chromium once."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("there is no Chromium; on Debian: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium):
+    """Return a function that opens the page in the browser of one person."""
+    context = chromium.new_context(viewport={"width": 1100, "height": 800})
+    context.set_default_timeout(60_000)
+
+    def open_(place: Served):
+        page = context.new_page()
+        page.requested = []
+        page.on("request", lambda request: page.requested.append(request.url))
+        page.faults = []
+        page.on("pageerror", lambda error: page.faults.append(str(error)))
+        page.on("console", lambda m: page.faults.append(m.text) if m.type == "error" else None)
+        page.goto(place.address)
+        page.wait_for_selector("body[data-ready]")
+        return page
+
+    yield open_
+    context.close()

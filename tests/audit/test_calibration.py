@@ -1,0 +1,86 @@
+"""Scores and intervals against Bayes' rule by hand and against simulated truth."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from audit.conftest import CLASSES, EXACT, draw_site
+from fedsift.audit import Calibration, fit_temperature
+from fedsift.audit.calibration import posterior
+from fedsift.errors import InputError
+
+
+def calibration_error(scores, right, bins=10):
+    """Return the expected calibration error: Σ_b share_b |mean score_b − share right_b|."""
+    place = np.minimum((scores * bins).astype(int), bins - 1)
+    parts = [place == b for b in range(bins)]
+    return sum(p.mean() * abs(scores[p].mean() - right[p].mean()) for p in parts if p.any())
+
+
+def test_scores_follow_bayes_rule_at_the_true_rate():
+    site = draw_site(0, samples=4000)
+    scores = posterior(site.probabilities, site.labels, EXACT).right
+    given = site.probabilities[np.arange(4000), site.labels]
+    rate = (site.labels != site.truth).mean()
+    by_hand = (1 - rate) * given / ((1 - rate) * given + rate * (1 - given) / (CLASSES - 1))
+    np.testing.assert_allclose(scores, by_hand, atol=0.03)  # the site must estimate its rate
+
+
+@pytest.mark.parametrize("rate", [0.15, 0.3, 0.7])
+def test_of_samples_with_a_score_near_s_a_share_s_is_right(rate):
+    site = draw_site(1, samples=4000, rate=rate)
+    scores = posterior(site.probabilities, site.labels, EXACT).right
+    assert calibration_error(scores, site.labels == site.truth) < 0.03
+    overconfident = np.where(scores > 0.5, 1.0, 0.0)  # the check can fail
+    assert calibration_error(overconfident, site.labels == site.truth) > 0.05
+
+
+def test_intervals_cover_the_true_share():
+    """200 sites at 95 %: fewer than 180 within has a probability below 0.2 %."""
+    within = 0
+    for seed in range(200):
+        site = draw_site(seed, samples=100, rate=0.1 + 0.004 * seed)
+        _, low, high = posterior(site.probabilities, site.labels, EXACT).wrong_share()
+        within += low <= (site.labels != site.truth).mean() <= high
+    assert 180 <= within < 200  # all 200 would mean intervals wider than they say
+
+
+def test_classes_sum_to_one_and_agree_with_the_score():
+    site = draw_site(2)
+    belief = posterior(site.probabilities, site.labels, Calibration())
+    np.testing.assert_allclose(belief.classes.sum(axis=1), 1.0)
+    np.testing.assert_allclose(belief.classes[np.arange(400), site.labels], belief.right)
+
+
+def test_optimism_lowers_every_score():
+    site = draw_site(3)
+    plain = posterior(site.probabilities, site.labels, EXACT).right
+    wary = posterior(site.probabilities, site.labels, Calibration(optimism=1.0, spread=0.0)).right
+    assert (wary < plain).all()
+
+
+def test_certain_probabilities_give_finite_scores():
+    probabilities = np.eye(3)[[0, 1, 2, 0]]
+    belief = posterior(probabilities, np.array([0, 1, 2, 1]), Calibration())
+    assert np.isfinite(belief.classes).all()
+    assert belief.right[3] < 0.01
+    assert belief.right[:3].min() > 0.9
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_temperature_is_found(temperature):
+    site = draw_site(4, samples=20_000)
+    wrong_scale = site.probabilities**temperature
+    wrong_scale /= wrong_scale.sum(axis=1, keepdims=True)
+    assert fit_temperature(wrong_scale, site.truth) == pytest.approx(temperature, rel=0.05)
+
+
+def test_calibration_is_read_back_from_json():
+    calibration = Calibration(0.7, 1.5, 0.2, 1.1)
+    assert Calibration.from_mapping(asdict(calibration)) == calibration
+    assert Calibration.from_mapping(None) == Calibration()
+    with pytest.raises(InputError, match="not made of numbers"):
+        Calibration.from_mapping({"temperature": "hot"})

@@ -1,0 +1,66 @@
+"""Exports read back: as the table, and Label Studio's tasks by its documented fields."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pandas as pd
+import pytest
+import torch
+
+from fedsift.audit import Calibration, audit_site, write_issues
+from fedsift.audit.images import data_uri
+from fedsift.errors import InputError
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "json"])
+def test_round_trip(form, images, tmp_path):
+    path = tmp_path / f"issues.{form}"
+    assert write_issues(images.table, path, form, images.inputs, images.class_names) == [path]
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet, "json": pd.read_json}[form](path)
+    pd.testing.assert_frame_equal(read, images.table, check_dtype=False, rtol=1e-6)
+
+
+def test_label_studio_tasks_have_the_documented_fields(images, tmp_path):
+    path = tmp_path / "issues.label-studio.json"
+    tasks_file, config_file = write_issues(
+        images.table, path, "label-studio", images.inputs, images.class_names
+    )
+    tasks = json.loads(tasks_file.read_text())
+    view = ET.parse(config_file).getroot()
+    choices = view.find("Choices")
+    allowed = {choice.get("value") for choice in choices}
+    flagged = images.table[images.table["is_label_issue"]]
+    assert len(tasks) == len(flagged) == 4
+    for task, row in zip(tasks, flagged.to_dict("records"), strict=True):
+        assert set(task) == {"data", "predictions"}
+        shown = view.find("Image")
+        assert task["data"][shown.get("value").removeprefix("$")] == data_uri(
+            images.inputs[row["index"]]
+        )
+        (prediction,) = task["predictions"]
+        assert isinstance(prediction["model_version"], str)
+        assert prediction["score"] == pytest.approx(row["confidence"])
+        (result,) = prediction["result"]
+        assert set(result) == {"id", "from_name", "to_name", "type", "value"}
+        assert (result["from_name"], result["to_name"]) == (choices.get("name"), shown.get("name"))
+        assert choices.get("toName") == result["to_name"]
+        assert result["type"] == "choices"
+        assert result["value"] == {"choices": [row["suggested_label"]]}
+        assert row["suggested_label"] in allowed
+
+
+def test_rows_of_fields_become_a_table(tmp_path):
+    inputs = torch.tensor([[1.0, 2.5], [3.0, 4.0]])
+    probabilities = torch.tensor([[0.01, 0.99], [0.01, 0.99]])
+    parts = inputs, torch.tensor([0, 1]), torch.ones(2), probabilities
+    audit = audit_site(0, *parts, Calibration(), ("no", "yes"))
+    path = tmp_path / "tasks.label-studio.json"
+    tasks, config = write_issues(audit.table, path, "label-studio", inputs, audit.class_names)
+    (task,) = json.loads(tasks.read_text())
+    assert task["data"]["row"] == {"0": 1.0, "1": 2.5}
+    assert ET.parse(config).find("Table").get("value") == "$row"
+
+
+def test_unknown_format(images, tmp_path):
+    with pytest.raises(InputError, match="no format 'xls'"):
+        write_issues(images.table, tmp_path / "x", "xls", images.inputs, images.class_names)
