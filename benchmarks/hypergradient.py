@@ -23,7 +23,7 @@ import importlib.util
 import itertools
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.timing import seconds
-from fedsift.curvature import CURVATURES, Operator, hessian_repeated
+from fedsift.curvature import Operator, hessian_once, hessian_repeated
 from fedsift.data import available, build
 from fedsift.errors import RunError
 from fedsift.hypergradient.estimate import relative
@@ -42,28 +42,51 @@ from fedsift.problem import cross_product, inner_gradient, outer_gradients
 from fedsift.problems import FlatModel, Reweighting, Samples
 from fedsift.randomness import generator
 
-PRODUCTS, DAMPING, REPEATS, NOISE, SHAPE = 10, 1.0, 3, 0.4, (1, 28, 28)
-SIZES = {"linear": 5000, "cnn": 256}
-MODELS = {"linear": "linear", "cnn": "paper_cnn"}
+PRODUCTS, REPEATS, NOISE, SHAPE = 10, 3, 0.4, (1, 28, 28)
 Hypergradient = Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
+class Scale:
+    """A model, how many samples it gets, its training step and the damping δ."""
+
+    model: str
+    samples: int
+    lr: float
+    damping: float
+
+
+SCALES = {
+    "linear": Scale("linear", 5000, lr=0.05, damping=0.5),
+    # The Hessian of the network has eigenvalues below -2, and conjugate gradients need a positive
+    # definite matrix.
+    "cnn": Scale("paper_cnn", 256, lr=0.005, damping=5.0),
+}
+
+
+@dataclass(frozen=True)
 class Case:
-    """A point (x, y) of the problem, its samples, and a step that makes a Neumann series fall."""
+    """A point (x, y) of the problem, its samples, δ, and the step α of a Neumann series."""
 
     problem: Reweighting
     x: Tensor
     y: Tensor
     train: Samples
     validation: Samples
+    damping: float
     step: float = 0.0
+
+    def hessian(self, make: str) -> Operator:
+        """Return ∇²_yy G + δI."""
+        makes = {"once": hessian_once, "repeated": hessian_repeated}
+        return makes[make](self.problem, self.x, self.y, self.train, self.damping)
 
     def double(self) -> Case:
         """Return the same point in float64."""
         model = FlatModel(self.problem.model.to_module(self.y).double())
-        parts = (_double(self.train), _double(self.validation))
-        return Case(Reweighting(model, self.problem.l2), self.x.double(), model.initial(), *parts)
+        problem = Reweighting(model, self.problem.l2)
+        parts = (_double(self.train), _double(self.validation), self.damping)
+        return Case(problem, self.x.double(), model.initial(), *parts)
 
 
 Solve = Callable[[Case, Operator, Tensor], Tensor]
@@ -75,8 +98,8 @@ def measure() -> dict[str, float]:
     for name in {"torchopt", "betty"} - set(found):
         print(f"  {name} is left out: it is not installed")
     out: dict[str, float] = {}
-    for model in MODELS:
-        out |= {f"{key}_{model}": value for key, value in compare(make_case(model), found).items()}
+    for name, scale in SCALES.items():
+        out |= {f"{key}_{name}": value for key, value in compare(make_case(scale), found).items()}
     return out
 
 
@@ -100,26 +123,25 @@ def compare(case: Case, peers: Sequence[str]) -> dict[str, float]:
     return out
 
 
-def make_case(name: str) -> Case:
+def make_case(scale: Scale) -> Case:
     """Train on noisy labels for a while, all weights 1, and stop there."""
-    train, validation = _samples(SIZES[name])
-    problem = Reweighting(FlatModel(build_model(MODELS[name], SHAPE, 10, seed=0)))
+    train, validation = _samples(scale.samples)
+    problem = Reweighting(FlatModel(build_model(scale.model, SHAPE, 10, seed=0)))
     x, y = problem.initial_x(train), problem.model.initial()
     for _ in range(30):
-        y = y - 0.1 * inner_gradient(problem, x, y, train)
-    v = torch.randn(len(y), generator=generator(0, "benchmark", "power"))
-    operator = hessian_repeated(problem, x, y, train, DAMPING)
+        y = y - scale.lr * inner_gradient(problem, x, y, train)
+    case = Case(problem, x, y, train, validation, scale.damping)
+    v, operator = torch.randn(len(y), generator=generator(0, "power")), case.hessian("repeated")
     for _ in range(20):
         v = operator.product(v / v.norm())
-    return Case(problem, x, y, train, validation, 0.9 / float(v.norm()))
+    return replace(case, step=0.9 / float(v.norm()))
 
 
 def fedsift(case: Case, make: str, solve: Solve) -> Tensor:
     """Return ∇h by one Hessian, a solver and one cross product."""
-    problem, x, y = case.problem, case.x, case.y
-    operator = getattr(CURVATURES["hessian"], make)(problem, x, y, case.train, DAMPING)
-    v = solve(case, operator, outer_gradients(problem, x, y, case.validation)[1])
-    return -cross_product(problem, x, y, case.train, v)
+    gradient = outer_gradients(case.problem, case.x, case.y, case.validation)[1]
+    v = solve(case, case.hessian(make), gradient)
+    return -cross_product(case.problem, case.x, case.y, case.train, v)
 
 
 def reference(case: Case) -> Tensor:
@@ -158,7 +180,9 @@ def torchopt_side(case: Case) -> Hypergradient:
     def stationarity(y: Tensor, x: Tensor) -> Tensor:
         return inner_gradient(case.problem, x, y, case.train)
 
-    @custom_root(stationarity, argnums=1, solve=solve_cg(maxiter=PRODUCTS, rtol=0.0, ridge=DAMPING))
+    solve = solve_cg(maxiter=PRODUCTS, rtol=0.0, ridge=case.damping)
+
+    @custom_root(stationarity, argnums=1, solve=solve)
     def inner(y: Tensor, x: Tensor) -> Tensor:  # noqa: ARG001 - already solved
         return y
 
@@ -181,7 +205,7 @@ def betty_side(case: Case, solver: str = "neumann") -> Hypergradient:
     class Inner(ImplicitProblem):
         def training_step(self, batch: Samples) -> Tensor:
             y = self.module.value
-            near = 0.5 * DAMPING * (y - case.y).square().sum()
+            near = 0.5 * case.damping * (y - case.y).square().sum()
             return case.problem.inner_loss(weights.value, y, batch) + near
 
     weights, model = _Vector(case.x), _Vector(case.y)

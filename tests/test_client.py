@@ -37,7 +37,8 @@ def _operator(conv, kind="gauss-newton", damping=0.0):
 
 @pytest.mark.parametrize("kind", CURVATURES)
 def test_product_is_the_curvature_over_all_samples(conv, monkeypatch, kind):
-    monkeypatch.setattr("fedsift.sample_passes.chunk_length", lambda _: 5)  # 12 samples: three unequal parts
+    # 12 samples: three unequal parts
+    monkeypatch.setattr("fedsift.sample_passes.chunk_length", lambda _: 5)
     site, state = _site(conv)
     request = _product(conv, Identity(len(conv.y)), curvature=kind)
     reply, _ = answer(site, state, request)

@@ -13,7 +13,7 @@ def test_demo_writes_three_runs_and_a_report(fedsift):
     assert ended.code == 0
     assert Path("there/fedavg/notes.txt").exists()
     summaries = [json.loads(Path("there", m, "summary.json").read_text()) for m in METHODS]
-    assert [s["method"] for s in summaries] == ["fedavg", "iter-sketch", "oracle"]
+    assert [s["method"] for s in summaries] == ["fedavg", "single-loop", "oracle"]
     assert {(s["rounds"], s["noise_rate"], s["clients"]) for s in summaries} == {(3, 0.4, 10)}
     for summary in summaries:
         assert summary["method"] in ended.out

@@ -16,7 +16,7 @@ def test_run_prints_its_figures_and_its_folder(fedsift, tiny):
     assert f"{summary['test_accuracy']:.3f}" in ended.out
     assert ended.out.endswith("run folder: there\nreport:     there/report.html\n")
     assert "<html" in Path("there/report.html").read_text()
-    assert "iter-sketch 3/3" in ended.err
+    assert "single-loop 3/3" in ended.err
 
 
 def test_file_then_options_then_set(fedsift, tiny):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedsift.algorithms import FedAvg
+from fedsift.algorithms import Disagreement, FedAvg, Focus, LocalSteps, Preprocess
 from fedsift.compress import CountSketch, TopK
 from fedsift.errors import InputError
 from fedsift.experiment.methods import METHODS
@@ -18,10 +18,23 @@ def test_local_steps_are_those_of_the_configuration(tiny, name):
     assert (local.steps, local.lr, local.batch_size) == (7, 0.3, 5)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_weights_are_learned_unless_it_is_fedavg(tiny, name):
-    algorithm = METHODS[name].build(tiny(name), LENGTH)
-    assert METHODS[name].learns_weights != isinstance(algorithm, FedAvg)
+def test_methods_without_a_weight_per_sample():
+    without = [name for name, method in METHODS.items() if not method.learns_weights]
+    assert without == ["fedavg", "oracle", "focus"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fedavg", FedAvg(LocalSteps(2, 0.1, 8))),
+        ("focus", Focus(LocalSteps(2, 0.1, 8), 2.5)),
+        ("preprocess", Preprocess(LocalSteps(2, 0.1, 8), LocalSteps(30, 0.1, 8), 0.7)),
+        ("disagreement", Disagreement(LocalSteps(2, 0.1, 8))),
+    ],
+)
+def test_baselines_have_the_settings_of_the_configuration(tiny, name, expected):
+    keys = {"focus_alpha": 2.5, "preprocess_steps": 30, "preprocess_threshold": 0.7}
+    assert METHODS[name].build(tiny(name, **keys), LENGTH) == expected
 
 
 def test_only_the_oracle_needs_the_truth():

@@ -71,6 +71,7 @@ def test_weights_table_has_a_row_per_sample(tiny):
             "index": range(20),
             "label": data.labels.numpy(),
             "weight": torch.full((20,), 0.25).numpy(),
+            "agreement": torch.full((20,), 0.25).numpy(),
             "true_label": data.true_labels.numpy(),
         }
     )

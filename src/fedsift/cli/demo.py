@@ -14,7 +14,7 @@ from fedsift.experiment.config import Config
 from fedsift.experiment.run import execute, read_config
 from fedsift.report import write_report
 
-METHODS = ("fedavg", "iter-sketch", "oracle")
+METHODS = ("fedavg", "single-loop", "oracle")
 ROUNDS = 150
 EXAMPLES = """\
 examples:

@@ -12,14 +12,27 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from fedsift.cli import data, demo, report, run
+from fedsift.cli import (
+    audit,
+    data,
+    demo,
+    join,
+    keys,
+    report,
+    reproduce,
+    review,
+    run,
+    server,
+    site,
+    submit,
+)
 from fedsift.errors import FedsiftError, InputError
 
-COMMANDS = (demo, run, report, data)
+COMMANDS = (demo, run, report, audit, review, reproduce, data, keys, server, join, submit, site)
 EXAMPLES = """\
 examples:
   fedsift demo
-  fedsift run --dataset mnist --method iter-sketch
+  fedsift run --dataset mnist
   fedsift report runs/mnist-*
 
 fedsift COMMAND --help shows more.

@@ -28,7 +28,7 @@ methods:
 {methods}
 
 examples:
-  fedsift run                                  iter-sketch on the embedded digits
+  fedsift run                                  single-loop on the embedded digits
   fedsift run --dataset mnist --method iter-topk --set rate=100 --out runs/topk
   fedsift run --out runs/topk --resume         go on after a crash
   fedsift run --out runs/topk --resume --set rounds=200
@@ -57,6 +57,9 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="run folder (default: runs/DATASET-METHOD-SEED)"
+    )
+    parser.add_argument(
+        "--labels", metavar="PATH", help="train on corrected labels, from `fedsift review`"
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in the folder")
     parser.add_argument("--keys", action="store_true", help="print all keys as TOML and stop")
@@ -87,7 +90,7 @@ def configuration(options: argparse.Namespace) -> tuple[Config, Path]:
         read = read_toml(options.config)
         from_mapping(read, str(options.config))  # a fault in the file is told under its name
         given |= flatten(read)
-    named = {"dataset": options.dataset, "method": options.method}
+    named = {"dataset": options.dataset, "method": options.method, "labels": options.labels}
     given |= {key: value for key, value in named.items() if value is not None}
     given |= dict(parse_setting(text) for text in options.set)
     config = from_mapping(given, "command line")

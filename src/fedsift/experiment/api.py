@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from fedsift.algorithms import CommFedBiO, LocalSteps, OuterStep, RoundInfo, Server, ServerState
-from fedsift.audit import label_issues
+from fedsift.audit import SiteAudit, SiteSummary
 from fedsift.data import ClientData, FederatedData
 from fedsift.errors import ConfigError, DataError
+from fedsift.experiment.auditing import audit_client, calibrate
 from fedsift.experiment.config import KEYS, from_mapping
 from fedsift.experiment.loop import rounds as run_rounds
 from fedsift.experiment.methods import METHODS
-from fedsift.experiment.metrics import predict
 from fedsift.experiment.setup import Setup, from_data
 from fedsift.hypergradient import Estimator
 from fedsift.messages import Federation
@@ -35,6 +35,8 @@ class Simulation:
 
     model: nn.Module
     data: FederatedData
+    named: bool = False
+    ids: tuple[tuple[Any, ...], ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,7 @@ class Result:
     history: pd.DataFrame
     setup: Setup
     state: ServerState
+    federation: Simulation
 
     def weights(self, client: int) -> Tensor:
         """Return the learned weights of a client's samples."""
@@ -53,10 +56,21 @@ class Result:
 
     def label_issues(self, client: int) -> pd.DataFrame:
         """Return a client's samples, the most suspicious label first."""
-        weights = self.weights(client)
-        data = self.setup.data.clients[client]
-        probabilities = predict(self.setup.model, self.state.y, data.inputs).cpu()
-        return label_issues(data.labels, weights, probabilities)
+        self._check(client)
+        table = self._audit(client).table
+        if self.federation.named:
+            return table
+        return table.astype({"label": "int64", "suggested_label": "int64"})
+
+    def site_summary(self, client: int) -> SiteSummary:
+        """Return how many of a client's labels are wrong, by class, and which are confused."""
+        self._check(client)
+        return self._audit(client).summary
+
+    def _audit(self, client: int) -> SiteAudit:
+        calibration = calibrate(self.setup, self.state.y)
+        ids = None if self.federation.ids is None else self.federation.ids[client]
+        return audit_client(self.setup, self.state.y, client, calibration, ids)
 
     def _check(self, client: int) -> None:
         count = len(self.setup.data.clients)
@@ -73,12 +87,15 @@ def simulate(
     validation: tuple[Any, Any],
     test: tuple[Any, Any] | None = None,
     true_labels: Sequence[Any] | None = None,
+    class_names: Sequence[str] | None = None,
+    ids: Sequence[Sequence[Any]] | None = None,
 ) -> Simulation:
     """Put clients into this process.
 
     ``clients`` and ``validation`` are pairs (inputs, labels) of tensors or arrays; the validation
     labels must be clean. Without a ``test`` pair the history shows the accuracy on validation data.
-    ``true_labels``, one array per client, is for experiments on simulated noise.
+    ``true_labels``, one array per client, is for experiments on simulated noise. ``class_names``
+    and ``ids`` (file names, one list per client) appear in the label issues.
     """
     if not len(clients):
         raise DataError("there is no client; give at least one pair (inputs, labels)")
@@ -96,14 +113,20 @@ def simulate(
         for (x, y), t in zip(pairs, truths, strict=True)
     ]
     classes = _classes(flat, held[0])
-    names = tuple(str(c) for c in range(classes))
+    names = tuple(map(str, range(classes) if class_names is None else class_names))
+    if len(set(names)) != classes:
+        raise DataError(f"class_names has {len(set(names))} names for {classes} classes")
+    if ids is not None and [len(part) for part in ids] != [len(c) for c in members]:
+        raise DataError("ids must have one list per client, with one id per sample")
     tested = held if test is None else _pair(test, dtype, "The test set")
-    return Simulation(model, FederatedData("own data", members, held, tested, names))
+    data = FederatedData("own data", members, held, tested, names)
+    kept = None if ids is None else tuple(tuple(part) for part in ids)
+    return Simulation(model, data, class_names is not None, kept)
 
 
 def fit(
     federation: Simulation,
-    method: str = "iter-sketch",
+    method: str = "single-loop",
     rounds: int = 60,
     seed: int = 0,
     device: str = "auto",
@@ -125,7 +148,7 @@ def fit(
         if observe is not None:
             observe(done.record)
     model = setup.model.to_module(state.y).cpu()
-    return Result(model, pd.DataFrame(records), setup, state)
+    return Result(model, pd.DataFrame(records), setup, state, federation)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from fedsift.messages import Traffic
 
 KEEP = 2
 MAY_CHANGE = ("rounds", "device", "eval_every", "checkpoint_every")  # how long and where
-_CLIENT = ("x", "average", "memory")  # y is sent anew in every round
+_CLIENT = ("x", "average", "agreement", "memory")  # y is sent anew in every round
 
 
 @dataclass(frozen=True)

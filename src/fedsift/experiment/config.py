@@ -20,6 +20,7 @@ import tomli_w
 from fedsift.data.defaults import DEFAULTS, lookup
 from fedsift.errors import ConfigError
 from fedsift.experiment.methods import METHODS
+from fedsift.hypergradient import SYSTEMS
 from fedsift.models import MODELS
 
 AUTO = "auto"
@@ -43,7 +44,7 @@ def _key(
 class Config:
     """All keys of a run. A value of 0 or ``auto`` means: as the text says."""
 
-    method: str = _key("iter-sketch", "run", "how to train", choices=tuple(METHODS))
+    method: str = _key("single-loop", "run", "how to train", choices=tuple(METHODS))
     rounds: int = _key(60, "run", "rounds K", low=1)
     seed: int = _key(0, "run", "seed of everything random", low=0)
     device: str = _key(AUTO, "run", "cpu, cuda, cuda:0 ...; auto: cuda where there is one")
@@ -72,12 +73,16 @@ class Config:
     )
     alpha: float = _key(0.5, "data", "Dirichlet concentration", low=0, open_low=True)
     shards_per_client: int = _key(2, "data", "shards a client", low=1)
+    labels: str = _key("", "data", "file or folder of corrected labels, from a review; empty: none")
 
     model: str = _key(AUTO, "model", "network; auto: the dataset's own", choices=(AUTO, *MODELS))
     l2: float = _key(1e-3, "model", "coefficient of ½‖y‖² in the inner loss", low=0)
 
     cohort: int = _key(0, "federation", "clients drawn per round S; 0: all", low=0)
     min_clients: int = _key(1, "federation", "stop below this many answers", low=1)
+    share_summary: bool = _key(
+        False, "federation", "sites tell the server how many of their labels are suspicious"
+    )
 
     local_steps: int = _key(5, "inner", "local steps T", low=1)
     inner_lr: float = _key(0.1, "inner", "inner step γ", low=0, open_low=True)
@@ -90,7 +95,17 @@ class Config:
     outer_decay: int = _key(
         10, "outer", "rounds after which the outer step falls like 1/k; 0: never", low=0
     )
+    self_paced: float = _key(
+        1.0, "outer", "c: the model's own opinion moves weights as η falls; 0: the paper's", low=0
+    )
     initial_weight: float = _key(1.0, "outer", "weight to start from", low=0, high=1)
+    focus_alpha: float = _key(1.0, "outer", "focus: how fast credibility falls with E", low=0)
+    preprocess_steps: int = _key(
+        500, "outer", "preprocess: SGD steps of the benchmark model", low=1
+    )
+    preprocess_threshold: float = _key(
+        0.0, "outer", "preprocess: keep losses up to this; 0: by the distance of KS", low=0
+    )
 
     rate: float = _key(20.0, "solver", "compression: d / numbers sent", low=1)
     compressor: str = _key(
@@ -116,6 +131,9 @@ class Config:
     heavy: int = _key(0, "solver", "heavy hitters recovered; 0: columns // 16", low=0)
     r1: int = _key(0, "solver", "columns of the sketched system; 0: from the rate", low=0)
     r2: int = _key(0, "solver", "its rows; 0: 2 r1", low=0)
+    system: str = _key(
+        "least-squares", "solver", "of non-iter; galerkin: ours, r1 only", choices=SYSTEMS
+    )
     fresh_seeds: bool = _key(True, "solver", "new sketches of the system every round")
     check_residual: bool = _key(False, "solver", "measure the residual: one dense exchange more")
 

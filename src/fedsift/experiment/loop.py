@@ -53,7 +53,7 @@ def evaluate(setup: Setup, state: ServerState) -> dict[str, float | None]:
         "validation_loss": float(loss),
         "test_accuracy": accuracy(setup.model, state.y, *setup.data.test),
     }
-    if setup.learns_weights:
+    if setup.sees_weights:
         weights = torch.cat([setup.weights(m) for m in setup.federation.sizes])
         measured |= detection(weights, setup.wrong())
     return measured

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fedsift.algorithms import Algorithm, CommFedBiO, FedAvg, LocalSteps, OuterStep, SingleLoop
+from fedsift.algorithms import (
+    Algorithm,
+    CommFedBiO,
+    Disagreement,
+    FedAvg,
+    Focus,
+    LocalSteps,
+    OuterStep,
+    Preprocess,
+    SingleLoop,
+)
 from fedsift.compress import Compressor, CountSketch, TopK, feedback_for
 from fedsift.errors import ConfigError
 from fedsift.hypergradient import (
@@ -37,11 +47,25 @@ def _local(config: Config) -> LocalSteps:
 
 
 def _outer(config: Config) -> OuterStep:
-    return OuterStep(config.outer_lr, config.outer_rule, config.outer_decay)
+    return OuterStep(config.outer_lr, config.outer_rule, config.outer_decay, config.self_paced)
 
 
 def _fedavg(config: Config, length: int) -> Algorithm:  # noqa: ARG001
     return FedAvg(_local(config))
+
+
+def _disagreement(config: Config, length: int) -> Algorithm:  # noqa: ARG001
+    return Disagreement(_local(config))
+
+
+def _focus(config: Config, length: int) -> Algorithm:  # noqa: ARG001
+    return Focus(_local(config), config.focus_alpha)
+
+
+def _preprocess(config: Config, length: int) -> Algorithm:  # noqa: ARG001
+    local = _local(config)
+    benchmark = replace(local, steps=config.preprocess_steps)
+    return Preprocess(local, benchmark, config.preprocess_threshold)
 
 
 def _comm_fedbio(
@@ -98,15 +122,17 @@ def _single_loop(config: Config, length: int) -> Algorithm:
 
 
 def _non_iterative(config: Config, length: int) -> Estimator:
-    r1, r2 = NonIterative.rows_at_rate(length, config.rate)
+    ratio = 1 if config.system == "galerkin" else 2
+    r1, r2 = NonIterative.rows_at_rate(length, config.rate, ratio)
     r1 = config.r1 or r1
-    r2 = config.r2 or (2 * r1 if config.r1 else r2)
+    r2 = config.r2 or (ratio * r1 if config.r1 else r2)
     if r1 > length:
         raise ConfigError(f"r1 is {r1} but the model has {length} parameters; lower r1")
     return NonIterative(
         r1,
         r2,
         _curvature(config),
+        config.system,
         fresh_seeds=config.fresh_seeds,
         check_residual=config.check_residual,
         seed=config.seed,
@@ -117,6 +143,13 @@ METHODS: dict[str, Method] = {
     "fedavg": Method(_fedavg, "plain federated averaging on the labels as they are"),
     "oracle": Method(
         _fedavg, "federated averaging on the correctly labelled samples only", needs_truth=True
+    ),
+    "focus": Method(_focus, "FedAvg with clients weighed by their credibility"),
+    "preprocess": Method(
+        _preprocess, "FedAvg on what a benchmark model finds easy", learns_weights=True
+    ),
+    "disagreement": Method(
+        _disagreement, "FedAvg; suspects where its best model says otherwise", learns_weights=True
     ),
     "single-loop": Method(
         _single_loop, "ours: Algorithm 1 in one exchange a round", learns_weights=True

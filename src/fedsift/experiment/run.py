@@ -14,6 +14,7 @@ import torch
 
 from fedsift.errors import InputError
 from fedsift.experiment import checkpoint
+from fedsift.experiment.auditing import write_audits
 from fedsift.experiment.checkpoint import Checkpoint
 from fedsift.experiment.config import KEYS, Config, from_mapping, read_toml
 from fedsift.experiment.loop import rounds
@@ -25,14 +26,19 @@ Observer = Callable[[dict[str, Any]], None]
 
 
 def execute(
-    config: Config, out: Path, *, resume: bool = False, observe: Observer = lambda _: None
+    config: Config,
+    out: Path,
+    *,
+    resume: bool = False,
+    observe: Observer = lambda _: None,
+    build: Callable[[Config], Setup] = from_config,
 ) -> dict[str, Any]:
-    """Run a configuration into a folder and return the summary."""
+    """Run a configuration into a folder and return the summary; ``build`` says with which data."""
     config = config.resolve()
     folder = RunFolder(out)
     if resume and folder.config.exists():
         _check_same(out, read_config(out), config)
-        setup = from_config(config)
+        setup = build(config)
         point = checkpoint.load_latest(folder.checkpoints, config, setup.device)
         if point is not None and point.next_round > config.rounds:
             raise InputError(
@@ -40,7 +46,7 @@ def execute(
             )
     else:
         folder.check_free()
-        setup, point = from_config(config), None
+        setup, point = build(config), None
     folder.open(config)  # after the checks: bad input leaves nothing behind
     return _run(setup, folder, point, observe)
 
@@ -95,6 +101,7 @@ def _run(
         if now.next_round != saved:
             checkpoint.save(folder.checkpoints, config, now)
     summary = summarise(setup, records, now.seconds)
+    summary |= write_audits(setup, now.state.y, folder.path)
     folder.write_results(setup, now.state, summary)
     return summary
 
@@ -105,7 +112,7 @@ def summarise(setup: Setup, records: list[dict[str, Any]], seconds: float) -> di
     accuracies = [r["test_accuracy"] for r in records if r.get("test_accuracy") is not None]
     return {
         "method": config.method,
-        "dataset": config.dataset,
+        "dataset": setup.data.name,
         "seed": config.seed,
         "rounds": len(records),
         "test_accuracy": last.get("test_accuracy"),
@@ -125,7 +132,7 @@ def summarise(setup: Setup, records: list[dict[str, Any]], seconds: float) -> di
 
 def hypergradient_summary(setup: Setup, last: dict[str, Any]) -> dict[str, Any] | None:
     """Return iterations, residual and rate of the estimator; None for methods without one."""
-    if not setup.learns_weights:
+    if "residual" not in last:
         return None
     config = setup.config
     return {

@@ -4,7 +4,7 @@
     rounds.jsonl                 a line a round
     summary.json                 the last round, the totals, the versions
     model.safetensors            the model, by parameter name
-    clients/<id>/weights.parquet index, label, weight; true_label in simulation
+    clients/<id>/weights.parquet index, label, weight, agreement; true_label in simulation
     checkpoint/                  to resume from
 
 ``rounds.jsonl`` only grows; a line that a crash cut off is dropped on resume. All other files are
@@ -86,7 +86,7 @@ class RunFolder:
             for name, value in setup.model.unflatten(state.y).items()
         }
         write_atomically(self.model, lambda path: save_file(tensors, path))
-        for m in setup.federation.sizes if setup.learns_weights else ():
+        for m in setup.federation.sizes if setup.sees_weights else ():
             target = self.path / "clients" / str(m) / "weights.parquet"
             write_atomically(target, partial(weights_table(setup, m).to_parquet, index=False))
         write_text(self.summary, json.dumps(_jsonable(summary), indent=2, allow_nan=False) + "\n")
@@ -99,6 +99,7 @@ def weights_table(setup: Setup, client: int) -> pd.DataFrame:
         "index": np.arange(len(data)),
         "label": data.labels.numpy(),
         "weight": setup.weights(client).numpy(),
+        "agreement": setup.agreement(client).numpy(),
     }
     if data.true_labels is not None:
         columns["true_label"] = data.true_labels.numpy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +12,11 @@ from torch import Tensor, nn
 from fedsift import device
 from fedsift.algorithms import Algorithm, Server, ServerState
 from fedsift.client import Site
-from fedsift.data import ClientData, FederatedData, build
+from fedsift.data import ClientData, FederatedData, apply_corrections, build
 from fedsift.errors import ConfigError, DataError
 from fedsift.experiment.config import Config
 from fedsift.experiment.methods import METHODS
-from fedsift.federation import LocalFederation
+from fedsift.federation import LocalFederation, RemoteFederation
 from fedsift.models import build_model
 from fedsift.problems import FlatModel, Reweighting, Samples
 
@@ -27,7 +28,7 @@ class Setup:
     config: Config
     data: FederatedData
     model: FlatModel
-    federation: LocalFederation
+    federation: LocalFederation | RemoteFederation
     server: Server
     algorithm: Algorithm
 
@@ -45,11 +46,26 @@ class Setup:
         """True if the method gives every sample a weight."""
         return METHODS[self.config.method].learns_weights
 
+    @property
+    def sees_weights(self) -> bool:
+        """True if the weights are in this process; those of a remote client stay with it."""
+        return self.learns_weights and isinstance(self.federation, LocalFederation)
+
     def weights(self, client: int) -> Tensor:
         """Return a client's sample weights, averaged over rounds."""
+        assert isinstance(self.federation, LocalFederation)
         average = self.federation.state(client).average
         assert average is not None
         return average.cpu()
+
+    def agreement(self, client: int) -> Tensor:
+        """Return how far the model shares a client's labels, averaged over rounds.
+
+        A method that does not measure it has only its weights to say so.
+        """
+        assert isinstance(self.federation, LocalFederation)
+        agreement = self.federation.state(client).agreement
+        return self.weights(client) if agreement is None else agreement.cpu()
 
     def wrong(self) -> Tensor | None:
         """Return which samples are mislabelled, all clients in order; None if unknown."""
@@ -63,6 +79,13 @@ class Setup:
 
 def from_config(config: Config) -> Setup:
     """Build the run of a resolved configuration."""
+    data = load_data(config)
+    model = build_model(config.model, data.shape, data.classes, config.seed)
+    return from_data(config, data, model)
+
+
+def load_data(config: Config) -> FederatedData:
+    """Load, split and corrupt the dataset of a resolved configuration; then correct it."""
     data = build(
         config.dataset,
         split=config.split,
@@ -77,8 +100,7 @@ def from_config(config: Config) -> Setup:
         shards_per_client=config.shards_per_client,
         seed=config.seed,
     )
-    model = build_model(config.model, data.shape, data.classes, config.seed)
-    return from_data(config, data, model)
+    return apply_corrections(data, Path(config.labels)) if config.labels else data
 
 
 def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:

@@ -21,6 +21,7 @@ from fedsift.report.compare import Setting, settings
 from fedsift.report.figures import Chart, charts
 from fedsift.report.palette import css
 from fedsift.report.runs import Run, load_run
+from fedsift.report.sites import RunSites, run_sites, traffic
 from fedsift.report.verdict import percent, verdict
 
 MISSING = "–"
@@ -44,6 +45,8 @@ class Section:
     verdict: str
     charts: Sequence[Chart]
     events: Sequence[Event]
+    sites: Sequence[RunSites]
+    traffic: str
 
 
 def write_report(folders: Iterable[str | Path], out: str | Path) -> Path:
@@ -63,7 +66,14 @@ def render(runs: Sequence[Run]) -> str:
     """Return the HTML text of the report on `runs`."""
     found = settings(runs)
     sections = [
-        Section(setting, verdict(setting), charts(setting, f"s{number}"), _events(setting))
+        Section(
+            setting,
+            verdict(setting),
+            charts(setting, f"s{number}"),
+            _events(setting),
+            run_sites(setting),
+            traffic(setting),
+        )
         for number, setting in enumerate(found)
     ]
     return _template().render(
@@ -80,7 +90,9 @@ def _template() -> jinja2.Template:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.globals.update(css=css, row=_row)
-    environment.filters.update(config_tables=_config_tables, unbroken=_unbroken, shown=_shown)
+    environment.filters.update(
+        config_tables=_config_tables, unbroken=_unbroken, shown=_shown, percent=percent
+    )
     source = importlib.resources.files(__package__).joinpath("template.html")
     return environment.from_string(source.read_text(encoding="utf-8"))
 

@@ -1,0 +1,101 @@
+"""Make the runs of a grid, each once.
+
+    OUT/runs/<name>/           an ordinary run folder
+    OUT/results/<name>.json    its summary, its curves and its configuration: what figures need
+
+A finished run is not made again and an unfinished one is resumed. A folder that holds another
+configuration is refused, so that a figure never mixes two.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsift.errors import InputError
+from fedsift.experiment.config import KEYS, Config
+from fedsift.experiment.paper_grid import Job
+from fedsift.experiment.run import Observer, execute, read_config
+from fedsift.experiment.run_folder import RunFolder
+from fedsift.files import write_text
+
+SERIES = ("round", "test_accuracy", "f1")
+IDENTITY = ("dataset", "split", "method", "rate", "seed", "rounds")
+INDIFFERENT = ("rounds", "device", "checkpoint_every")  # rounds: a run may be made longer
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is."""
+
+    rounds: int
+    of: int
+    finished: bool
+
+    def __str__(self) -> str:
+        if self.finished:
+            return "done"
+        return f"{self.rounds} of {self.of} rounds" if self.rounds else "to do"
+
+
+def progress_of(job: Job, out: Path) -> Progress:
+    """Say how far a run is; another configuration in its folder is an error."""
+    folder, total = RunFolder(run_folder(job, out)), job.config.rounds
+    if not folder.config.exists():
+        return Progress(0, total, finished=False)
+    old, new = read_config(folder.path), job.config.resolve()
+    for name in KEYS:
+        was, now = getattr(old, name), getattr(new, name)
+        if was != now and name not in INDIFFERENT:
+            raise InputError(
+                f"{folder.path} holds a run with {name} = {was!r}, not {now!r}; choose another "
+                "folder with --out"
+            )
+    lines = folder.rounds.read_bytes().count(b"\n") if folder.rounds.exists() else 0
+    if lines > total:
+        raise InputError(
+            f"{folder.path} has done {lines} rounds, not {total}; give --rounds {lines} or choose "
+            "another folder with --out"
+        )
+    return Progress(lines, total, finished=lines == total and folder.summary.exists())
+
+
+def run_once(job: Job, out: Path, observe: Observer = lambda _: None) -> Path:
+    """Make or finish a run unless it is done; return its file of results."""
+    if not progress_of(job, out).finished:
+        execute(job.config, run_folder(job, out), resume=True, observe=observe)
+    path = result_path(job, out)
+    text = json.dumps(result_of(run_folder(job, out)), indent=1) + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)
+    return path
+
+
+def run_folder(job: Job, out: Path) -> Path:
+    """Return where a run is made."""
+    return out / "runs" / job.name
+
+
+def result_path(job: Job, out: Path) -> Path:
+    """Return where a run's results are written."""
+    return out / "results" / f"{job.name}.json"
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    """Return a finished run's summary, with ``config`` and ``series`` added."""
+    files, config = RunFolder(folder), read_config(folder)
+    summary: dict[str, Any] = json.loads(files.summary.read_text(encoding="utf-8"))
+    records = [json.loads(line) for line in files.rounds.read_text(encoding="utf-8").splitlines()]
+    evaluated = [record for record in records if record.get("test_accuracy") is not None]
+    series = {key: [record.get(key) for record in evaluated] for key in SERIES}
+    return summary | {"config": differences(config), "series": series}
+
+
+def differences(config: Config) -> dict[str, Any]:
+    """Return what a run is, and the keys in which it departs from the defaults."""
+    identity = {name: getattr(config, name) for name in IDENTITY}
+    usual = Config(**identity).resolve()
+    changed = [name for name in KEYS if getattr(config, name) != getattr(usual, name)]
+    return identity | {name: getattr(config, name) for name in changed}

@@ -1,0 +1,135 @@
+"""The results of ``fedsift reproduce``: files of a folder -> curves and tables.
+
+A file has a run's summary, its ``config`` and its ``series`` {round, test_accuracy, f1}. Runs that
+differ in their seed only are one curve; any other difference between them is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pandas as pd
+
+from fedsift.errors import InputError
+
+DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "femnist": "FEMNIST", "digits": "digits"}
+SPLITS = {"iid": "i.i.d.", "non-iid": "non-i.i.d."}
+METHODS = (
+    *("fedavg", "focus", "preprocess", "disagreement"),
+    *("iter-topk", "iter-sketch", "non-iter", "single-loop", "oracle"),
+)
+COMPRESSING = ("iter-topk", "iter-sketch", "non-iter", "single-loop")
+MEGABYTE = 1e6
+
+Key = tuple[str, str, str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Runs of one method on one federation at one rate, a run per seed."""
+
+    dataset: str
+    split: str
+    method: str
+    rate: float
+    runs: tuple[Mapping[str, Any], ...]
+
+    def spread(self, measure: str) -> pd.DataFrame:
+        """Return mean, min and max over the seeds at the rounds that all of them evaluated."""
+        columns = [
+            pd.Series(run["series"][measure], index=run["series"]["round"], dtype="float64")
+            for run in self.runs
+        ]
+        table = pd.concat(columns, axis=1).dropna()
+        return pd.DataFrame(
+            {"mean": table.mean(axis=1), "min": table.min(axis=1), "max": table.max(axis=1)}
+        )
+
+    def values(self, key: str) -> list[float]:
+        """Return a number of the summaries, where it is known."""
+        return [float(run[key]) for run in self.runs if run[key] is not None]
+
+
+def load_curves(folder: Path) -> list[Curve]:
+    """Read a folder of results, in the order of the paper."""
+    groups: dict[Key, list[Mapping[str, Any]]] = {}
+    for path in sorted(folder.glob("*.json")):
+        run = _read(path)
+        if "series" not in run:
+            continue
+        config = run["config"]
+        key = (config["dataset"], config["split"], config["method"], float(config["rate"]))
+        groups.setdefault(key, []).append(run)
+    for key, runs in groups.items():
+        _check_alike(folder, key, runs)
+    return [Curve(*key, tuple(groups[key])) for key in sorted(groups, key=_order)]
+
+
+def table(curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
+    """Return titles and a row per curve: figures of the last round, bytes and exchanges."""
+    titles = ["dataset", "split", "method", "rate", "seeds", "rounds", "accuracy", "F1"]
+    titles += ["MB up", "MB down", "exchanges"]
+    rows = []
+    for curve in curves:
+        rate = f"{curve.rate:g}" if curve.method in COMPRESSING else "–"
+        seeds = ", ".join(str(run["seed"]) for run in curve.runs)
+        cells = [curve.dataset, curve.split, f"`{curve.method}`", rate, seeds]
+        cells += [_range(curve.values("rounds"), ".0f")]
+        cells += [_range(curve.values(key), ".3f") for key in ("test_accuracy", "f1")]
+        cells += [_mean(curve.values(key), MEGABYTE) for key in ("bytes_up", "bytes_down")]
+        rows.append([*cells, _range(curve.values("exchanges"), ".0f")])
+    return titles, rows
+
+
+def markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise InputError(f"{path} is not valid JSON; remove it and make the run again") from None
+    if not isinstance(run, dict):
+        raise InputError(f"{path} holds no JSON object; remove it")
+    return run
+
+
+def _check_alike(folder: Path, key: Key, runs: Sequence[Mapping[str, Any]]) -> None:
+    first = runs[0]["config"]
+    for run in runs[1:]:
+        config = run["config"]
+        for name in sorted((first.keys() | config.keys()) - {"seed"}):
+            if first.get(name) != config.get(name):
+                raise InputError(
+                    f"{folder} has runs of {'-'.join(key[:3])} that differ in {name}, so they have "
+                    "no mean; keep runs of one configuration in a folder"
+                )
+
+
+def _order(key: Key) -> tuple[int, int, int, float]:
+    dataset, split, method, rate = key
+    return _place(DATASETS, dataset), _place(SPLITS, split), _place(METHODS, method), rate
+
+
+def _place(known: Mapping[str, str] | Sequence[str], name: str) -> int:
+    return list(known).index(name) if name in known else len(known)
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    """Return the mean, and in brackets from where to where, if that shows."""
+    if not values:
+        return "–"
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{fmean(values):{form}} ({low} to {high})"
+
+
+def _mean(values: Sequence[float], unit: float) -> str:
+    return f"{fmean(values) / unit:.1f}" if values else "–"

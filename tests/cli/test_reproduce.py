@@ -1,0 +1,141 @@
+"""``fedsift reproduce`` on tiny runs: the same code as at full scale."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedsift.cli import reproduce
+from fedsift.errors import RunError
+from fedsift.experiment import theory
+
+TINY = ("clients=2", "samples_per_client=20", "validation_size=30", "test_size=40")
+TINY = tuple(
+    word for key in (*TINY, "model=linear", "preprocess_steps=5") for word in ("--set", key)
+)
+
+
+@pytest.fixture
+def tiny_figure(fedsift):
+    def call(*arguments):
+        return fedsift("reproduce", *arguments, "--rounds", "2", *TINY, "--out", "out")
+
+    return call
+
+
+def test_figure_1_smoke(tiny_figure):
+    ended = tiny_figure("fig1")
+    assert ended.code == 0
+    assert "the embedded digits stand in" in ended.out
+    results = sorted(path.stem for path in Path("out/results").iterdir())
+    assert len(results) == 16
+    assert results == sorted(path.name for path in Path("out/runs").iterdir())
+    for split in ("iid", "non-iid"):
+        assert f"digits, {split}" in ended.out
+    assert "16/16 digits-non-iid-single-loop-s0 2/2" in ended.err
+    assert "out/fig1.png\nout/fig1.svg\nout/fig1.md\n" in ended.out
+    assert Path("out/fig1.md").read_text().count("\n") == 2 + 16
+
+
+def test_a_second_call_runs_nothing_and_list_says_so(tiny_figure, monkeypatch):
+    words = ("fig2", "--methods", "iter-topk", "--splits", "iid")
+    before = tiny_figure(*words, "--list")
+    assert before.out.count("to do\n") == 4
+    assert before.out.endswith("4 runs, 0 of them done\n")
+    assert not Path("out").exists()
+    assert tiny_figure(*words).code == 0
+    monkeypatch.setattr("fedsift.experiment.reproduce.execute", None)
+    again = tiny_figure(*words)
+    assert (again.code, again.err) == (0, "")
+    assert "digits-iid-iter-topk-rate1000-s0" in tiny_figure(*words, "--list").out
+    assert tiny_figure(*words, "--list").out.endswith("4 runs, 4 of them done\n")
+
+
+def test_interrupted_it_goes_on_with_the_same_command(tiny_figure, monkeypatch):
+    words = ("fig1", "--methods", "fedavg,oracle", "--splits", "iid")
+    run_once = reproduce.run_once
+
+    def stop(job, out, observe):
+        if job.config.method == "oracle":
+            raise KeyboardInterrupt
+        return run_once(job, out, observe)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reproduce, "run_once", stop)
+        ended = tiny_figure(*words)
+    assert ended.code == 130
+    assert ended.err.endswith("interrupted; 1 of 2 runs are done, the same command goes on\n")
+    assert tiny_figure(*words, "--list").out.endswith("2 runs, 1 of them done\n")
+
+
+def test_a_failed_run_does_not_stop_the_others(tiny_figure, monkeypatch):
+    run_once = reproduce.run_once
+
+    def fail(job, out, observe):
+        if job.config.method == "oracle":
+            raise RunError("the model is no longer finite")
+        return run_once(job, out, observe)
+
+    monkeypatch.setattr(reproduce, "run_once", fail)
+    ended = tiny_figure("fig1", "--methods", "oracle,fedavg", "--splits", "iid")
+    assert ended.code == 1
+    assert "fedsift: digits-iid-oracle-s0: the model is no longer finite\n" in ended.err
+    assert Path("out/results/digits-iid-fedavg-s0.json").exists()
+    assert Path("out/fig1.png").exists()
+
+
+def test_another_configuration_is_refused_before_anything_runs(tiny_figure):
+    words = ("fig1", "--splits", "iid", "--methods")
+    tiny_figure(*words, "fedavg")
+    ended = tiny_figure(*words, "oracle,fedavg", "--paper-steps")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "out/runs/digits-iid-fedavg-s0 holds a run with inner_lr = 0.1, not 0.01" in ended.err
+    assert not Path("out/runs/digits-iid-oracle-s0").exists()
+
+
+def test_drawing_needs_the_results_only(tiny_figure, fedsift):
+    tiny_figure("fig1", "--methods", "fedavg,single-loop")
+    Path("out/results").rename("kept")
+    ended = fedsift("reproduce", "fig1", "--draw", "kept", "--out", "drawn")
+    assert ended.code == 0
+    text = Path("drawn/fig1.svg").read_text()
+    words = ["digits, i.i.d.", "digits, non-i.i.d.", "Test accuracy (%)", "Round", "single-loop"]
+    assert [word for word in words if word not in text] == []
+    assert Path("drawn/fig1.png").stat().st_size > 1000
+    assert sorted(path.name for path in Path("drawn").iterdir()) == [
+        *("fig1.md", "fig1.png", "fig1.svg")
+    ]
+
+
+def test_theory_writes_numbers_a_figure_and_a_table(fedsift, monkeypatch):
+    small = theory.Size(1, (30, 60), (2, 8), training=2, width=1, samples=30)
+    monkeypatch.setitem(theory.SIZES, "quick", small)
+    ended = fedsift("reproduce", "theory", "--out", "out")
+    assert ended.code == 0
+    slope = json.loads(Path("out/results/theory.json").read_text())["non_iterative"]["slope"]
+    assert f"like r₁^{slope:.2f}" in Path("out/theory.md").read_text()
+    text = Path("out/theory.svg").read_text()
+    assert [word for word in ("Theorem 1", "Theorem 2", "Rate") if word not in text] == []
+    drawn = fedsift("reproduce", "theory", "--draw", "out/results", "--out", "drawn")
+    assert drawn.code == 0
+    assert Path("drawn/theory.svg").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("fig4", "invalid choice: 'fig4'"),
+        ("fig1 --methods fedagv", "--methods has 'fedagv'; choose from fedavg"),
+        ("fig1 --datasets imagenet", "--datasets has 'imagenet'; choose from digits"),
+        ("fig1 --seeds 1,x", "'1,x' is not a list of whole numbers such as 0,1"),
+        ("fig1 --set rate=5", "--set rate would mix runs up"),
+        ("fig1 --draw nowhere", "nowhere has no results for fig1"),
+        ("theory --draw nowhere", "there is no nowhere/theory.json"),
+        ("theory --seeds 1", "theory makes no runs, so it takes no --seeds"),
+    ],
+)
+def test_bad_input_is_one_line(fedsift, arguments, words):
+    ended = fedsift("reproduce", *arguments.split())
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert words in ended.err
+    assert list(Path().iterdir()) == []

@@ -1,0 +1,183 @@
+"""The grid of the paper's runs, and that each is made once."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from fedsift.errors import ConfigError, InputError
+from fedsift.experiment.config import Config
+from fedsift.experiment.paper_grid import Job, data_for, plan, run_name
+from fedsift.experiment.reproduce import progress_of, result_of, result_path, run_folder, run_once
+
+METHODS = ["fedavg", "oracle", "focus", "preprocess"]
+OURS = ["iter-topk", "iter-sketch", "non-iter"]
+
+
+@pytest.fixture
+def job(tiny):
+    return Job("some-run", tiny())
+
+
+def stop_after(k):
+    def observe(record):
+        if record["round"] == k:
+            raise KeyboardInterrupt
+
+    return observe
+
+
+def never(record):
+    raise AssertionError("a round was run")
+
+
+def values(jobs, key):
+    return list(dict.fromkeys(getattr(job.config, key) for job in jobs))
+
+
+def test_quick_grid_of_figure_1(monkeypatch):
+    monkeypatch.delenv("FEDSIFT_DATA", raising=False)
+    jobs = plan("fig1")
+    assert values(jobs, "dataset") == ["digits"]
+    assert values(jobs, "method") == [*METHODS, *OURS, "single-loop"]
+    assert values(jobs, "split") == ["iid", "non-iid"]
+    assert (values(jobs, "rounds"), values(jobs, "rate")) == ([40], [20.0])
+    assert len({job.name for job in jobs}) == len(jobs) == 16
+    assert jobs[0].name == "digits-iid-fedavg-s0"
+
+
+def test_quick_grid_on_the_papers_data():
+    jobs = plan("fig1", datasets=["mnist", "cifar10", "femnist"])
+    assert len(jobs) == 48
+    assert {(c.clients, c.samples_per_client, c.rounds) for c in (job.config for job in jobs)} == {
+        (4, 100, 8)
+    }
+
+
+@pytest.mark.parametrize(("figure", "dataset"), [("fig2", "mnist"), ("fig3", "femnist")])
+def test_paper_grid_of_the_rates(figure, dataset):
+    jobs = plan(figure, "paper")
+    assert values(jobs, "dataset") == [dataset]
+    assert values(jobs, "method") == OURS
+    assert values(jobs, "rate") == [1.0, 10.0, 100.0, 1000.0]
+    assert values(jobs, "seed") == [0, 1]
+    assert len({job.name for job in jobs}) == len(jobs) == 48
+    assert jobs[0].name == f"{dataset}-iid-iter-topk-rate1-s0"
+
+
+def test_paper_scale_has_the_papers_sizes():
+    for job in plan("fig1", "paper"):
+        c = job.config.resolve()
+        assert (c.clients, c.samples_per_client, c.validation_size) == (10, 500, 500)
+        assert (c.local_steps, c.outer_lr, c.l2, c.rate) == (5, 0.1, 1e-3, 20.0)
+        assert (c.inner_lr, c.batch_size, c.eval_every) == (0.1, 64, 5)
+        assert c.rounds == (60 if c.dataset == "mnist" else 40)
+        assert c.rho == (0.4 if c.split == "iid" else (0.2, 0.9))
+
+
+def test_literal_steps_of_the_paper():
+    jobs = plan("fig1", "paper", paper_steps=True)
+    steps = {(j.config.dataset, j.config.inner_lr, j.config.batch_size) for j in jobs}
+    assert steps == {("mnist", 0.01, 256), ("femnist", 0.01, 256), ("cifar10", 0.01, 32)}
+
+
+def test_the_papers_methods_take_the_papers_direction():
+    pulls = {job.config.method: job.config.self_paced for job in plan("fig1", "paper")}
+    assert {pulls[name] for name in OURS} == {0.0}
+    assert pulls["single-loop"] == Config().self_paced
+
+
+def test_settings_reach_every_run():
+    jobs = plan("fig2", datasets=["digits"], seeds=[3], rounds=2, settings={"local_steps": 1})
+    assert {(j.config.seed, j.config.rounds, j.config.local_steps) for j in jobs} == {(3, 2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"methods": ["fedagv"]}, "--methods has 'fedagv'.*did you mean 'fedavg'"),
+        ({"datasets": ["imagenet"]}, "--datasets has 'imagenet'; choose from digits, mnist"),
+        ({"splits": ["idd"]}, "--splits has 'idd'.*did you mean 'iid'"),
+        ({"settings": {"rate": 5}}, "--set rate would mix runs up; it is decided by the figure"),
+        ({"settings": {"seed": 5}}, "--set seed .* by --seeds"),
+        ({"settings": {"raet": 5}}, "unknown key 'raet'; did you mean 'rate'"),
+        ({"rounds": 0}, "rounds is 0"),
+    ],
+)
+def test_faults_are_told(keys, words):
+    with pytest.raises(ConfigError, match=words):
+        plan("fig1", **keys)
+
+
+def test_f1_needs_a_method_that_learns_weights():
+    with pytest.raises(ConfigError, match="fig2 shows F1, but oracle learns no weights"):
+        plan("fig2", methods=["iter-topk", "oracle"])
+
+
+def test_digits_stand_in_only_at_quick_scale(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDSIFT_DATA", str(tmp_path))
+    assert data_for("fig3", "quick") == ("digits",)
+    assert data_for("fig3", "paper") == ("femnist",)
+    (tmp_path / "flwrlabs/femnist").mkdir(parents=True)
+    (tmp_path / "flwrlabs/femnist/train.parquet").touch()
+    assert data_for("fig3", "quick") == ("femnist",)
+
+
+def test_result_has_summary_series_and_differences(tmp_path, job):
+    path = run_once(Job(job.name, replace(job.config, eval_every=4)), tmp_path)
+    folder = run_folder(job, tmp_path)
+    result = json.loads(path.read_text())
+    assert path == tmp_path / "results" / "some-run.json"
+    records = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    at = [records[3], records[5]]
+    assert result["series"] == {k: [r[k] for r in at] for k in ("round", "test_accuracy", "f1")}
+    summary = json.loads((folder / "summary.json").read_text())
+    assert {key: result[key] for key in summary} == summary
+    who = {"dataset": "digits", "split": "iid", "method": "iter-sketch", "seed": 0}
+    assert result["config"] | who | {"clients": 2, "eval_every": 4} == result["config"]
+    assert "outer_lr" not in result["config"]
+
+
+def test_a_finished_run_is_not_made_again(tmp_path, job):
+    path = run_once(job, tmp_path)
+    before = path.stat().st_mtime_ns
+    assert str(progress_of(job, tmp_path)) == "done"
+    run_once(job, tmp_path, never)
+    assert path.stat().st_mtime_ns == before
+    path.unlink()
+    assert run_once(job, tmp_path, never).exists()
+
+
+def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path, job, outcome):
+    run_once(job, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run_once(job, tmp_path / "cut", stop_after(3))
+    assert str(progress_of(job, tmp_path / "cut")) == "3 of 6 rounds"
+    assert not result_path(job, tmp_path / "cut").exists()
+    run_once(job, tmp_path / "cut")
+    whole, cut = (outcome(run_folder(job, tmp_path / name)) for name in ("whole", "cut"))
+    assert whole == cut
+    both = [result_of(run_folder(job, tmp_path / n)) | {"seconds": 0} for n in ("whole", "cut")]
+    assert both[0] == both[1]
+
+
+def test_another_configuration_is_refused(tmp_path, job):
+    run_once(job, tmp_path)
+    other = Job(job.name, replace(job.config, inner_lr=0.3))
+    with pytest.raises(InputError, match=r"some-run holds a run with inner_lr = 0\.1, not 0\.3"):
+        run_once(other, tmp_path, never)
+
+
+def test_a_run_may_be_made_longer_but_not_shorter(tmp_path, job):
+    run_once(job, tmp_path)
+    longer = Job(job.name, replace(job.config, rounds=8))
+    assert str(progress_of(longer, tmp_path)) == "6 of 8 rounds"
+    assert json.loads(run_once(longer, tmp_path).read_text())["rounds"] == 8
+    with pytest.raises(InputError, match="has done 8 rounds, not 6; give --rounds 8"):
+        progress_of(job, tmp_path)
+
+
+def test_the_name_tells_what_the_figures_vary():
+    config = Config(dataset="mnist", split="non-iid", method="non-iter", rate=100, seed=7)
+    assert run_name(config) == "mnist-non-iid-non-iter-rate100-s7"
+    assert run_name(Config(method="fedavg")) == "digits-iid-fedavg-s0"

@@ -1,0 +1,39 @@
+"""The tables of docs/reproduction.md are those of the files in results/."""
+
+import runpy
+from pathlib import Path
+
+from fedsift.experiment.paper_grid import plan
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = runpy.run_path(str(ROOT / "docs" / "make_reproduction.py"))
+TEXT = (ROOT / SCRIPT["PAGE"]).read_text(encoding="utf-8")
+
+
+def test_tables_follow_from_the_files():
+    assert SCRIPT["fill"](TEXT) == TEXT
+    assert TEXT.count("<!-- reproduction: ") == len(SCRIPT["TABLES"])
+
+
+def test_a_changed_number_is_noticed():
+    changed = TEXT.replace("| 0.", "| 1.")
+    assert changed != TEXT
+    assert SCRIPT["fill"](changed) == TEXT
+
+
+def test_the_page_shows_the_scales_as_they_are():
+    columns = [("quick", "digits"), ("quick", "mnist")]
+    columns += [("paper", name) for name in ("mnist", "cifar10", "femnist")]
+    shown = {line.split(" | ")[0].strip("| "): line for line in TEXT.splitlines() if "|" in line}
+    for place, (scale, dataset) in enumerate(columns, start=1):
+        jobs = plan("fig1", scale, datasets=[dataset])
+        c = jobs[0].config.resolve()
+        values = {
+            "clients × samples": f"{c.clients} × {c.samples_per_client}",
+            "validation": str(c.validation_size),
+            "rounds": str(c.rounds),
+            "γ, batch": f"{c.inner_lr}, {c.batch_size}",
+            "seeds": ", ".join(str(s) for s in sorted({job.config.seed for job in jobs})),
+        }
+        for title, value in values.items():
+            assert shown[title].split(" | ")[place].removesuffix(" (fewer)") == value
