@@ -95,16 +95,31 @@ def test_label_issues_are_the_samples_worst_first():
     inputs, labels = PAIRS[1]
     probabilities = result.model(inputs).softmax(dim=1).detach()
     assert list(table.columns) == [
-        *("index", "label", "weight", "is_label_issue", "suggested_label", "confidence")
+        *("index", "label", "weight", "score"),
+        *("is_label_issue", "suggested_label", "confidence"),
     ]
-    assert table["weight"].is_monotonic_increasing
+    assert table["score"].is_monotonic_increasing
     assert sorted(table["index"]) == list(range(31))
     order = torch.tensor(table["index"].tolist())
     assert table["label"].tolist() == labels[order].tolist()
     assert table["weight"].tolist() == result.weights(1)[order].tolist()
-    best, where = probabilities[order].max(dim=1)
-    np.testing.assert_allclose(table["confidence"], best, rtol=1e-5)
-    assert table["suggested_label"].tolist() == where.tolist()
+    favourite = probabilities[order].argmax(dim=1)
+    flagged = table["is_label_issue"].to_numpy()
+    assert flagged.tolist() == (table["score"] < 0.5).tolist()
+    assert (table["suggested_label"] != table["label"])[flagged].all()
+    assert (table["suggested_label"] == table["label"])[~flagged].all()
+    agreed = flagged & (favourite != labels[order]).numpy()
+    assert (table["suggested_label"].to_numpy() == favourite.numpy())[agreed].all()
+
+
+def test_names_and_ids_appear_in_the_issues():
+    ids = [[f"{m}-{n}.png" for n in range(len(y))] for m, (_, y) in enumerate(PAIRS)]
+    names = ("ant", "bee", "cow")
+    result = fs.fit(federation(class_names=names, ids=ids), **QUICK)
+    table = result.label_issues(client=1).set_index("index").sort_index()
+    assert table["id"].tolist() == ids[1]
+    assert table["label"].tolist() == [names[c] for c in PAIRS[1][1].tolist()]
+    assert result.site_summary(client=1).samples == len(ids[1])
 
 
 class Own(nn.Module):

@@ -2,11 +2,8 @@
 
 import importlib
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from multiprocessing.connection import Client
 
 import numpy as np
@@ -27,7 +24,7 @@ def relay():
 
 
 @pytest.fixture
-def folder(case):
+def folder(case, relay):
     """A site's folder as `fedsift join` leaves it; whatever was started in it is ended."""
     folder = case.holdings.folder
     folder.mkdir()
@@ -36,36 +33,21 @@ def folder(case):
     command += ["--data", str(folder / "data.npz")]
     (folder / "site.json").write_text(json.dumps({"command": command, "cwd": str(folder)}))
     yield folder
-    if (pid := _pid(folder)) is not None:
-        os.kill(pid, signal.SIGKILL)
+    _kill(relay)
 
 
-def _pid(folder):
-    lock = folder / "site.lock"
-    if not lock.exists() or not lock.read_text():
-        return None
-    pid = int(lock.read_text())
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    return pid
-
-
-def _kill(folder):
-    pid = _pid(folder)
-    os.kill(pid, signal.SIGKILL)
-    while _pid(folder) is not None:
-        try:
-            os.waitpid(pid, os.WNOHANG)  # ours, where the relay ran in this process
-        except ChildProcessError:
-            time.sleep(0.05)
+def _kill(relay):
+    """End the sites that the relay has started in this process."""
+    while relay._started:
+        process = relay._started.pop()
+        process.kill()
+        process.wait()
 
 
 def test_a_killed_site_comes_back_with_its_weights(case, folder, relay):
     relay.ask_site(folder, case.hello())
     first = relay.ask_site(folder, case.step(0))
-    _kill(folder)
+    _kill(relay)
     assert relay.ask_site(folder, case.step(0)) == first
     relay.ask_site(folder, case.step(1))
     state = case.rounds[1][2]

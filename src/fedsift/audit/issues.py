@@ -8,7 +8,7 @@
 | weight           | learned weight in [0, 1]; low is bad                                         |
 | score            | probability that the label is right: 0 surely wrong, 1 surely right          |
 | is_label_issue   | score below 0.5: more probably wrong than right                              |
-| suggested_label  | the most probable true class; the label itself where that is                 |
+| suggested_label  | of an issue the most probable other class, else the label itself             |
 | confidence       | the probability of the suggestion                                            |
 """
 
@@ -63,20 +63,23 @@ def issue_table(
     if ids is not None and len(ids) != len(labels):
         raise DataError(f"there are {len(ids)} ids for {len(labels)} samples; give one for each")
     given, right = labels.numpy(), belief.right
-    suggested = belief.classes.argmax(axis=1)
+    flagged, every = right < THRESHOLD, np.arange(len(given))
+    others = belief.classes.copy()
+    others[every, given] = -1.0
+    suggested = np.where(flagged, others.argmax(axis=1), given)
     named = {"label": given, "suggested_label": suggested}
     if class_names is not None:
         named = {key: np.array(class_names, dtype=object)[v] for key, v in named.items()}
     table = pd.DataFrame(
         {
-            "index": np.arange(len(given)),
+            "index": every,
             **({} if ids is None else {"id": list(ids)}),
             "label": named["label"],
             "weight": weights.numpy(),
             "score": right,
-            "is_label_issue": right < THRESHOLD,
+            "is_label_issue": flagged,
             "suggested_label": named["suggested_label"],
-            "confidence": belief.classes.max(axis=1),
+            "confidence": belief.classes[every, suggested],
         }
     )
     return table.sort_values(["score", "weight", "index"], ignore_index=True)

@@ -11,8 +11,7 @@ from fedsift.errors import InputError
 
 EXAMPLES = """\
 examples:
-  fedsift join --server fed.example.org:8000 --ca ca.crt --key site-0 \\
-      --folder site --client 0 --data train.parquet
+  fedsift join --server fed.org:8000 --ca ca.crt --key site-0 --folder s --client 0 --data d.npz
   fedsift join --server 127.0.0.1:8000 --insecure --folder site-0 --client 0 --data sites/0.npz
 
 Labels and weights stay in --folder: RUN/clients/N/weights.parquet has the weights of a run.

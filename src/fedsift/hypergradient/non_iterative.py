@@ -7,9 +7,9 @@ back, and each client makes v and the cross product ∇²_xy g_m v itself, so ne
 d-dimensional vector travels. Seeds τ_1, τ_2 are drawn anew every round unless ``fresh_seeds`` is
 off: v is sought in the span of S_1ᵀ, and a new subspace each round averages its error out.
 
-``system="galerkin"`` is ours: S_1 stands on both sides, (S_1 (∇²_yy G) S_1ᵀ) ω̂ = S_1 ∇_y F. With the
-Gauss-Newton matrix a client then needs r_1 forward passes and none back; v is the best one in the
-span of S_1ᵀ, in the norm of the matrix.
+``system="galerkin"`` is ours: S_1 stands on both sides, (S_1 (∇²_yy G) S_1ᵀ) ω̂ = S_1 ∇_y F. With
+the Gauss-Newton matrix a client then needs r_1 forward passes and none back; v is the best one in
+the span of S_1ᵀ, in the norm of the matrix.
 
 The residual is that of the sketched system (with Galerkin it is zero by construction, and
 ``check_residual`` tells more): a subspace embedding S_2 keeps norms, so it estimates
