@@ -38,7 +38,11 @@ def add(commands: Any) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
     parser.add_argument("--client", type=int, metavar="ID", help="one site (default: all)")
     parser.add_argument(
-        "--format", choices=tuple(SUFFIXES), default="csv", help="default: %(default)s"
+        "--format",
+        choices=tuple(SUFFIXES),
+        default="csv",
+        metavar="NAME",
+        help=f"{', '.join(SUFFIXES)} (default: %(default)s)",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where to write (default: RUN/clients/ID)"

@@ -33,8 +33,8 @@ OUT/runs has a folder per run, OUT/results a small file per run, OUT the figures
 that are done are not made again, and the same command goes on after an interruption.
 
 examples:
-  fedsift reproduce fig1                       minutes; embedded digits without FEDSIFT_DATA
-  fedsift reproduce fig1 --scale paper --list  what it would run, and what is there
+  fedsift reproduce fig1                         minutes; embedded digits without FEDSIFT_DATA
+  fedsift reproduce fig1 --scale paper --list    what it would run, and what is there
   fedsift reproduce fig1 --scale paper --datasets mnist --splits iid --seeds 0,1
   fedsift reproduce fig2 --scale paper --methods iter-sketch,iter-topk
   fedsift reproduce fig1 --draw results/reproduction --out docs/images

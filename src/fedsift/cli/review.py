@@ -16,10 +16,10 @@ EXAMPLES = """\
 examples:
   fedsift review runs/digits-single-loop-0 --client 3
   fedsift review runs/digits-single-loop-0 --client 3 --port 8123 --no-browser
-  fedsift run --dataset digits --labels runs/digits-single-loop-0/clients/3/corrected.parquet
 
 The page is served on this machine only, and only to who has the address with its token. Decisions
-are saved at once in RUN/clients/ID/decisions.jsonl; `Export labels` writes corrected.parquet there.
+are saved at once in RUN/clients/ID/decisions.jsonl; `Export labels` writes corrected.parquet there,
+and `fedsift run --labels RUN/clients/ID/corrected.parquet` trains on it.
 Needs the extra: pip install 'fedsift[review]'.
 """
 

@@ -64,7 +64,7 @@ def theory_table(measured: Mapping[str, Any]) -> Rows:
     sparse = measured["sparsity"]
     for rate in SHOWN_RATES:
         place = sparse["rate"].index(rate)
-        parts = [f"{name} {100 * sparse[key][place]:.1f} %" for key, (name, _) in SPARSITY.items()]
+        parts = [f"{name} {100 * sparse[key][place]:.3g} %" for key, (name, _) in SPARSITY.items()]
         claim = "∇q is sparse, the Hessian denser: squared norm in the d / rate largest entries"
         rows.append([claim, f"rate {rate}", ", ".join(parts)])
     claim = "few singular values dominate: stable rank of the Hessian"

@@ -89,9 +89,7 @@ def test_two_tabs_do_not_overwrite_each_other(site, open_page):
 def test_tabs_tell_each_other(site, open_page):
     one, two = open_page(site), open_page(site)
     press(one, "a")
-    two.wait_for_function(
-        "document.getElementById('progress-text').textContent.startsWith('1 of 4')"
-    )
+    two.locator("#progress-text", has_text="1 of 4").wait_for()
 
 
 def test_markup_in_names_is_shown_as_text(site, images, open_page):
@@ -178,7 +176,7 @@ def test_ten_thousand_samples_are_drawn_as_one_scrolls(tmp_path, open_page):
         asked = sum("/image/" in url for url in page.requested)
         assert 0 < asked <= first < 1000
         page.mouse.wheel(0, 100_000)
-        page.wait_for_function(f"document.querySelectorAll('.card').length > {first}")
+        page.locator(".card").nth(first).wait_for(state="attached")
         assert page.locator(".card").count() < 3000
         hosts = {urlparse(url).hostname for url in page.requested}
         assert hosts == {"127.0.0.1"}

@@ -17,6 +17,14 @@ from fedsift.federation import LocalFederation
 pytest.importorskip("flwr", reason="pip install 'fedsift[flower]'")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread():
+    """Let the programs that tests start sum in the order of this process: bits then agree."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+
+
 @pytest.fixture(scope="session")
 def config() -> Config:
     return Config(dataset="digits", clients=3, rounds=5, seed=3, device="cpu").resolve()

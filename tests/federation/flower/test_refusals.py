@@ -39,8 +39,9 @@ def _let_in(server, address, key):
     watchdog.start()
     with process:
         accepted = any("SuperNode ID" in line for line in process.stdout)
-        process.kill()
-        watchdog.cancel()
+        if accepted:
+            process.kill()
+    watchdog.cancel()
     assert accepted or process.returncode not in {0, -signal.SIGKILL}
     return accepted
 
