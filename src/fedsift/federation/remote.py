@@ -31,6 +31,7 @@ from fedsift.messages import ClientId, Reply, Request, Scalar, Traffic, Versione
 
 NodeId = int
 HELLO, CLOSE = "hello", "close"
+GREET = 1.0  # seconds between looks for clients that are not there yet
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class RemoteFederation:
                     f"{self.patience.connect:g} s{f' ({trouble})' if trouble else ''}; let them "
                     "join and start again"
                 )
-            self._sleep(self.patience.poll)
+            self._sleep(max(self.patience.poll, GREET))
         self.sizes = dict(sorted(self.sizes.items()))
 
     def close(self, rounds: int) -> None:

@@ -121,7 +121,7 @@ def _reference(axes: Axes, found: Mapping[str, Any], key: str, slope: float, nam
     """Draw what the theorem promises, from the first point on."""
     at, first = found[key], found["median"][0]
     line = [first * (x / at[0]) ** slope for x in at]
-    axes.loglog(at, line, color=GREY, linewidth=1, label=f"the bound's slope, {name}")
+    axes.plot(at, line, color=GREY, linewidth=1, label=f"the bound's slope, {name}")
 
 
 def _ends(found: Mapping[str, Any]) -> str:

@@ -76,5 +76,9 @@ def simulate(config: Config, sites: Path, out: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    # The workers know this module by its name only, not as the program.
+    from fedsift.federation.flower import simulated  # noqa: PLW0406
+
     given = sys.argv[1:]
-    simulate(from_mapping(read_toml(Path(given[0])), given[0]), Path(given[1]), Path(given[2]))
+    told = from_mapping(read_toml(Path(given[0])), given[0])
+    simulated.simulate(told, Path(given[1]), Path(given[2]))
