@@ -38,6 +38,7 @@ def test_non_iterative_error_is_never_below_what_the_subspace_allows():
     found = non_iterative_errors(SMALL, length=20)
     assert found["floor"][0] == pytest.approx(np.sqrt(1 - 2 / 20), abs=0.1)
     assert found["floor"] == sorted(found["floor"], reverse=True)
+    assert all(e >= f for e, f in zip(found["median"], found["floor"], strict=True))
     assert found["median"][0] > found["median"][-1]
 
 

@@ -120,7 +120,7 @@ def test_a_killed_site_process_comes_back_and_the_run_is_the_same(start, in_proc
 
 
 def test_a_killed_node_misses_rounds_and_rejoins_with_its_weights(start):
-    _, run = start("--timeout", "30", rounds=12)
+    _, run = start("--timeout", "90", rounds=12)
     run.wait_for_round(2)
     os.kill(_child(run.federation.processes["site-1"], "flower-supernode"), signal.SIGKILL)
     before = run.journal(1).last
@@ -147,7 +147,7 @@ def test_a_killed_superlink_is_started_again_and_the_run_goes_on(start, in_proce
 
 
 def test_a_client_slower_than_the_timeout_is_left_out(start):
-    _, run = start("--timeout", "25", rounds=3)
+    _, run = start("--timeout", "60", rounds=3)
     run.wait_for_round(1)
     site = int((run.folder / "site-2" / "site.lock").read_text())
     os.kill(site, signal.SIGSTOP)

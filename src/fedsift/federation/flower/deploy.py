@@ -121,7 +121,10 @@ class Node:
             signal.signal(number, lambda *_: sys.exit(0))
         from fedsift.federation.flower.relay import connect  # noqa: PLC0415 - imports flwr
 
-        connect(folder).close()
+        try:
+            connect(folder).close()
+        except RuntimeError as error:  # the relay knows no error of ours
+            raise RunError(str(error)) from None
         secret, port = folder / "superexec.secret", free_port()
         if not secret.exists():
             secret.touch(0o600)

@@ -42,7 +42,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 RECORD = "fedsift"
-START = 120.0  # seconds for a site to load its data
+START = 600.0  # seconds for a site to load its data
 POLL = 0.1
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 
