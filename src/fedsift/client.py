@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedsift import client_losses
 from fedsift.algorithms.comm_fedbio import Move
-from fedsift.algorithms.fedavg import LocalSteps, local_sgd
+from fedsift.algorithms.fedavg import LocalSteps, Trained, local_sgd
 from fedsift.client_losses import Look
 from fedsift.compress import Feedback, Payload, SparseEmbedding, feedback_for, from_spec
 from fedsift.errors import FedsiftError, InputError
@@ -64,12 +64,13 @@ class SiteState:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is already known of a request that follows a direction v.
+    """What a federation in one process has already computed for the whole cohort.
 
     ``product`` and ``payload`` are the cohort's mean, not this client's own: the mean of equal
     things is the thing, so the server gets the same sum.
     """
 
+    trained: Trained | None = None
     product: Tensor | None = None
     payload: Payload | None = None
     cross: Cross | None = None
@@ -86,13 +87,10 @@ def initial_state(site: Site) -> SiteState:
 def answer(
     site: Site, state: SiteState, request: Request, seen: Seen | None = None
 ) -> tuple[Reply, SiteState]:
-    """Do what the request says; an error on purpose becomes an error reply.
-
-    ``seen`` is what a federation in one process has computed for the whole cohort at once.
-    """
+    """Do what the request says; an error on purpose becomes an error reply."""
     try:
-        if request.action in _FOLLOWING:
-            outcome = _FOLLOWING[request.action](site, state, request, seen or Seen())
+        if request.action in _POOLED:
+            outcome = _POOLED[request.action](site, state, request, seen or Seen())
         else:
             outcome = _ACTIONS[request.action](site, state, request)
         arrays, scalars, state = outcome
@@ -104,13 +102,14 @@ def answer(
 Outcome = tuple[dict[str, Any], dict[str, Scalar], SiteState]
 
 
-def _train(site: Site, state: SiteState, request: Request) -> Outcome:
+def _train(site: Site, state: SiteState, request: Request, seen: Seen | None = None) -> Outcome:
     """Algorithm 1, lines 5-8."""
     x, y, state = _where(site, state, request)
-    local = LocalSteps(**{k: request.scalars[k] for k in ("steps", "lr", "batch_size")})  # type: ignore[arg-type]
-    source = generator(site.seed, request.round, site.client, "batches")
-    trained, loss = local_sgd(site.problem, x, y, site.batch, local, source)
-    return {"update": trained - y}, {"loss": float(loss)}, state
+    trained = seen.trained if seen else None
+    if trained is None:
+        source = batches(site, request)
+        trained = local_sgd(site.problem, x, y, site.batch, local_steps(request), source)
+    return {"update": trained.y - y}, {"loss": float(trained.loss)}, state
 
 
 def _product(site: Site, state: SiteState, request: Request, seen: Seen) -> Outcome:
@@ -193,7 +192,7 @@ def _averaged(past: Tensor | None, new: Tensor | None) -> Tensor | None:
 def _step(site: Site, state: SiteState, request: Request, seen: Seen) -> Outcome:
     """Single loop: local steps, product and outer step, all at the same (x_k, y_k, v_k)."""
     x, y, state = _where(site, state, request)
-    trained, scalars, state = _train(site, state, request)
+    trained, scalars, state = _train(site, state, request, seen)
     product, cross = seen.product, seen.cross
     if product is None or cross is None:
         product, cross = joint_pass(
@@ -229,7 +228,6 @@ def _looking(look: Look, *, train: bool) -> Callable[[Site, SiteState, Request],
 AVERAGING = 0.9  # weight of the past in the mean of x over rounds
 
 _ACTIONS: dict[Action, Callable[[Site, SiteState, Request], Outcome]] = {
-    Action.TRAIN: _train,
     Action.SKETCH: _sketch,
     Action.ASSESS: _looking(client_losses.own_loss, train=True),
     Action.COUNT: _looking(client_losses.count, train=False),
@@ -238,7 +236,8 @@ _ACTIONS: dict[Action, Callable[[Site, SiteState, Request], Outcome]] = {
     Action.JUDGE: _looking(client_losses.judge, train=True),
 }
 
-_FOLLOWING: dict[Action, Callable[[Site, SiteState, Request, Seen], Outcome]] = {
+_POOLED: dict[Action, Callable[[Site, SiteState, Request, Seen], Outcome]] = {
+    Action.TRAIN: _train,
     Action.PRODUCT: _product,
     Action.OUTER: _outer,
     Action.STEP: _step,
@@ -254,6 +253,17 @@ def _where(site: Site, state: SiteState, request: Request) -> tuple[Tensor, Tens
             f"client {site.client} was asked to '{request.action}' before any model came"
         )
     return x, y, replace(state, y=y)
+
+
+def local_steps(request: Request) -> LocalSteps:
+    """Return the local steps that the request asks for."""
+    steps, size = (int(request.number(key)) for key in ("steps", "batch_size"))
+    return LocalSteps(steps, request.number("lr"), size)
+
+
+def batches(site: Site, request: Request) -> torch.Generator:
+    """Return what a client draws its batches of a round from."""
+    return generator(site.seed, request.round, site.client, "batches")
 
 
 def curvature(request: Request) -> Curvature:

@@ -13,7 +13,7 @@
 
 The functions below are the plain versions, through ``torch.func``, for any two losses;
 ``curvature`` and ``sample_passes`` have the fast ones. What a problem may offer beyond its losses
-is a protocol each: ``Composite``, ``HasCrossFrom``, ``HasAgreement``, ``Poolable``.
+is a protocol each: ``Composite``, ``HasCrossFrom``, ``HasAgreement``, ``Poolable``, ``Stackable``.
 """
 
 from __future__ import annotations
@@ -119,6 +119,18 @@ class Poolable(Protocol):
         ``parts`` are (x_m, batch_m, share) with shares that sum to 1. The pool's x has the x_m one
         after the other, and its cross product has the score of sample j divided by the number of
         samples at its place, as that of every part.
+        """
+        ...
+
+
+@runtime_checkable
+class Stackable(Protocol):
+    """A problem that can do for several clients at once what each does at a y of its own."""
+
+    def stack(self, parts: Sequence[tuple[Tensor, Any]]) -> Callable[[Tensor], Tensor] | None:
+        """Return [C, d] -> [C]: inner_loss(x_m, y_m, batch_m) of C parts (x_m, batch_m).
+
+        The batches have equal lengths. None where it cannot be done or would not be faster.
         """
         ...
 

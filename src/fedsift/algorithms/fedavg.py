@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from torch import Tensor
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.errors import RunError
 from fedsift.messages import Action, Answers, Cohort, Federation, Request, Scalar, sample_cohort
-from fedsift.problem import Problem
+from fedsift.problem import Problem, Stackable
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,13 @@ def next_y(state: ServerState, answers: Answers, local: LocalSteps, k: int) -> T
     return y
 
 
+class Trained(NamedTuple):
+    """y^m_T and the mean loss over the T steps, both on the device of y."""
+
+    y: Tensor
+    loss: Tensor
+
+
 def local_sgd(
     problem: Problem,
     x: Tensor,
@@ -80,18 +88,52 @@ def local_sgd(
     batch: Any,
     local: LocalSteps,
     generator: torch.Generator,
-) -> tuple[Tensor, Tensor]:
-    """Return y^m_T and the mean loss over the T steps, both on the device of y."""
+) -> Trained:
+    """Take T steps from y on the client's own batches."""
     y = y.clone()
     losses = []
     for positions in _minibatches(len(batch), local, generator, y.device):
-        part = batch if positions is None else batch.take(positions)
+        part = _part(batch, positions)
         y.requires_grad_(True)
         loss = problem.inner_loss(x, y, part)
         (gradient,) = torch.autograd.grad(loss, y)
         y = y.detach().sub_(gradient, alpha=local.lr)
         losses.append(loss.detach())
-    return y, torch.stack(losses).mean()
+    return Trained(y, torch.stack(losses).mean())
+
+
+def stacked_sgd(
+    problem: Stackable,
+    clients: Sequence[tuple[Tensor, Any, torch.Generator]],
+    y: Tensor,
+    local: LocalSteps,
+) -> list[Trained] | None:
+    """Do ``local_sgd`` for several clients (x_m, batch_m, generator) at once.
+
+    Their batches have equal lengths; the result differs in rounding only. None where the problem
+    does not want it.
+    """
+    drawn = [_minibatches(len(batch), local, source, y.device) for _, batch, source in clients]
+    ys, losses = y.expand(len(clients), -1).clone(), []
+    stacked = None
+    for t in range(local.steps):
+        if stacked is None or drawn[0][t] is not None:
+            rows = [positions[t] for positions in drawn]
+            parts = [(x, _part(b, at)) for (x, b, _), at in zip(clients, rows, strict=True)]
+            stacked = problem.stack(parts)
+        if stacked is None:
+            return None
+        ys.requires_grad_(True)
+        loss = stacked(ys)
+        (gradient,) = torch.autograd.grad(loss.sum(), ys)
+        ys = ys.detach().sub_(gradient, alpha=local.lr)
+        losses.append(loss.detach())
+    mean = torch.stack(losses).mean(dim=0)
+    return [Trained(*pair) for pair in zip(ys.unbind(), mean.unbind(), strict=True)]
+
+
+def _part(batch: Any, positions: Tensor | None) -> Any:
+    return batch if positions is None else batch.take(positions)
 
 
 def _minibatches(

@@ -6,36 +6,36 @@
 Many small passes become few large ones, and S is applied once. Every client's reply then carries
 the cohort's mean product, of which the server takes the mean. Top-k is not linear and keeps an
 error per client, so its products are not pooled; nor is anything of a problem without an x per
-sample.
+sample. Local steps, each at its own y, are ``stacked``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedsift.client import (
-    Seen,
-    Site,
-    SiteState,
-    curvature,
-    direction,
-    draw,
-    requested_feedback,
-)
+from fedsift.client import Seen, curvature, direction, draw, requested_feedback
 from fedsift.compress import ClientFeedback
+from fedsift.federation.stacked import Members, trained
 from fedsift.messages import Action, ClientId, Request
 from fedsift.problem import Poolable
 from fedsift.sample_passes import Cross, cross_pass, joint_pass, product_pass
 
-Members = Sequence[tuple[Site, SiteState]]
-
 
 def pooled(members: Members, request: Request) -> dict[ClientId, Seen]:
     """Return what the cohort's clients need not compute for themselves; empty if nothing."""
+    seen = _along(members, request)
+    for client, result in trained(members, request).items():
+        seen[client] = replace(seen.get(client, Seen()), trained=result)
+    return seen
+
+
+def _along(members: Members, request: Request) -> dict[ClientId, Seen]:
+    """Return what follows a direction v."""
     y = _common_model(members, request)
     if len(members) < 2 or y is None or not _can_be_pooled(members):
         return {}
@@ -47,7 +47,10 @@ def pooled(members: Members, request: Request) -> dict[ClientId, Seen]:
         return {}
     product, crosses = _products(members, request, y)
     payload, _ = feedback.client(product, 1.0, None)
-    return {site.client: Seen(product, payload, crosses.get(site.client)) for site, _ in members}
+    return {
+        site.client: Seen(product=product, payload=payload, cross=crosses.get(site.client))
+        for site, _ in members
+    }
 
 
 def _common_model(members: Members, request: Request) -> Tensor | None:

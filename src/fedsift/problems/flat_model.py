@@ -36,7 +36,7 @@ class FlatModel:
         if len({p.dtype for p in trainable.values()}) > 1:
             raise InputError("the model's parameters have several dtypes; convert it to one")
         self._start = torch.cat([_channels_last(p.detach()).flatten() for p in trainable.values()])
-        self._names = list(trainable)
+        self.names = list(trainable)
         self._shapes = [_channels_last(p.detach()).shape for p in trainable.values()]
         self._sizes = [p.numel() for p in trainable.values()]
         self.module.requires_grad_(False)
@@ -51,9 +51,12 @@ class FlatModel:
         return self._start.clone()
 
     def unflatten(self, y: Tensor) -> dict[str, Tensor]:
-        """Return named views into y."""
-        parts = zip(self._names, torch.split(y, self._sizes), self._shapes, strict=True)
-        return {name: _channels_first(part.view(shape)) for name, part, shape in parts}
+        """Return named views into y, or into each of several y, [..., d]."""
+        parts = zip(self.names, torch.split(y, self._sizes, dim=-1), self._shapes, strict=True)
+        return {
+            name: _channels_first(part.view(*y.shape[:-1], *shape), shape)
+            for name, part, shape in parts
+        }
 
     def __call__(self, y: Tensor, inputs: Tensor) -> Tensor:
         """Return the module's outputs at parameters y."""
@@ -67,7 +70,7 @@ class FlatModel:
         with torch.no_grad():
             for name, value in self.unflatten(y).items():
                 own[name].copy_(value)
-        for name in self._names:
+        for name in self.names:
             own[name].requires_grad_(True)  # what the user had frozen stays frozen
         return module
 
@@ -76,5 +79,5 @@ def _channels_last(value: Tensor) -> Tensor:
     return value.permute(0, 2, 3, 1) if value.ndim == 4 else value
 
 
-def _channels_first(value: Tensor) -> Tensor:
-    return value.permute(0, 3, 1, 2) if value.ndim == 4 else value
+def _channels_first(value: Tensor, shape: torch.Size) -> Tensor:
+    return value.movedim(-1, -3) if len(shape) == 4 else value

@@ -9,7 +9,7 @@ them, because ∇ℓ_j = Jᵀ(p_j − e_j).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedsift.problems.flat_model import FlatModel
+from fedsift.problems.stacked_model import stacked_model
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,22 @@ class Reweighting:
         inputs = torch.cat([batch.inputs for _, batch, _ in parts])
         labels = torch.cat([batch.labels for _, batch, _ in parts])
         return torch.cat(xs), Samples(inputs, labels, torch.cat(positions))
+
+    def stack(self, parts: Sequence[tuple[Tensor, Samples]]) -> Callable[[Tensor], Tensor] | None:
+        """Return the clients' inner losses as a function of the rows of Y, one a client."""
+        inputs = torch.stack([batch.inputs for _, batch in parts])
+        outputs = stacked_model(self.model, inputs)
+        if outputs is None:
+            return None
+        labels = torch.stack([batch.labels for _, batch in parts])
+        weights = torch.stack([x[batch.positions] for x, batch in parts])
+
+        def losses(ys: Tensor) -> Tensor:
+            logits = outputs(ys).flatten(0, 1)
+            each = cross_entropy(logits, labels.flatten(), reduction="none").view_as(weights)
+            return (weights * each).mean(dim=1) + 0.5 * self.l2 * ys.square().sum(dim=1)
+
+        return losses
 
     def _at(self, x: Tensor, values: Tensor, batch: Samples) -> Tensor:
         """Return a vector like x with these values at the batch's positions, else zero."""
