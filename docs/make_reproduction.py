@@ -5,16 +5,19 @@ python docs/make_reproduction.py
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from fedsift.report.paper_figures import LAYOUTS
-from fedsift.report.paper_results import load_curves, markdown, table
+from fedsift.report.paper_figures import FIG1_RATE, LAYOUTS
+from fedsift.report.paper_results import load_curves, markdown, over_seeds, table
 from fedsift.report.theory_figures import read_theory, theory_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "reproduction"
+CALIBRATION = ROOT / "results" / "calibration.json"
 STEPS = ROOT / "results" / "paper-steps"
 PAGE = "docs/reproduction.md"
 MARK = re.compile(r"<!-- reproduction: (\w+) -->\n(?:\n?(?:\||No runs yet).*\n)*")
@@ -24,6 +27,44 @@ def figure(name: str) -> str:
     """Return the table of a figure, as far as its runs are there."""
     curves = LAYOUTS[name].select(load_curves(RESULTS))
     return markdown(*table(curves)) if curves else "No runs yet.\n"
+
+
+def detection() -> str:
+    """Return the F1 of all that finds wrong labels on MNIST, central references included."""
+    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
+
+    def add(split: str, who: str, seed: int, f1: float | None) -> None:
+        if f1 is not None:
+            found.setdefault((split, who), []).append((seed, f1))
+
+    for curve in load_curves(RESULTS):
+        if (curve.dataset, curve.rate) == ("mnist", FIG1_RATE):
+            for run in curve.runs:
+                add(curve.split, f"weights of `{curve.method}`", run["seed"], run["f1"])
+    for split in ("iid", "non-iid"):
+        for seed in (0, 1):
+            audit = _read(CALIBRATION).get(f"mnist-{split}-single-loop-s{seed}", {})
+            add(split, "audit after `single-loop`", seed, audit.get("f1"))
+            central = _read(RESULTS / f"cleanlab-mnist-{split}-s{seed}.json").get("found", {})
+            for name, row in central.items():
+                add(split, f"all data in one place: {CENTRAL[name]}", seed, row["f1"])
+    rows = [
+        [split, who, ", ".join(str(s) for s, _ in runs), over_seeds([f1 for _, f1 in runs], ".3f")]
+        for (split, who), runs in sorted(found.items(), key=lambda item: item[0][0])
+    ]
+    return markdown(["split", "who", "seeds", "F1"], rows) if rows else "No runs yet.\n"
+
+
+CENTRAL = {
+    "prune_by_noise_rate": "cleanlab, its default",
+    "both": "cleanlab, `both`",
+    "low_normalized_margin": "cleanlab, `low_normalized_margin`",
+    "disagreement": "cross-validated disagreement",
+}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def theory() -> str:
@@ -45,6 +86,7 @@ def steps() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     **{name: (lambda name=name: figure(name)) for name in LAYOUTS},  # type: ignore[misc]
+    "detection": detection,
     "theory": theory,
     "steps": steps,
 }

@@ -7,9 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from pandas.testing import assert_frame_equal
 from safetensors.torch import load_file
 
-from fedsift.errors import TooFewClients
+from fedsift.errors import InputError, TooFewClients
+from fedsift.experiment.auditing import open_audit
 from fedsift.experiment.config import Config
 from fedsift.experiment.remote import execute_remotely
 from fedsift.experiment.run import execute
@@ -17,6 +19,7 @@ from fedsift.experiment.setup import from_config, load_data
 from fedsift.federation import LocalFederation, RemoteFederation
 from fedsift.federation.encoding import ABOUT, About
 from fedsift.federation.remote import Letter, Patience
+from fedsift.site.findings import Origin
 from fedsift.site.host import Holdings, Host
 from fedsift.site.sources import load_model
 
@@ -33,17 +36,22 @@ TINY = Config(
     checkpoint_every=1,
     seed=2,
 ).resolve()
+RUNS = ("there", "here")
 
 
 class Sites:
     """Mail to hosts in this process; every question comes twice, and sites can crash."""
 
-    def __init__(self, config, folder):
+    def __init__(self, config, folder, sharing=()):
         clients = load_data(config).clients
         module = load_model("auto", tuple(clients[0].inputs.shape[1:]))
-        self.holdings = [
-            Holdings(m, module, c.inputs, c.labels, folder / str(m)) for m, c in enumerate(clients)
-        ]
+        folder.mkdir()
+        self.holdings = []
+        for m, client in enumerate(clients):
+            origin = Origin(str(folder / f"{m}.npz"))
+            np.savez(origin.data, inputs=client.inputs.numpy(), labels=client.labels.numpy())
+            samples = client.inputs, client.labels, folder / str(m)
+            self.holdings.append(Holdings(m, module, *samples, origin, m in sharing))
         self.hosts = [Host(h) for h in self.holdings]
         self.sent = {}
         self.silent = lambda node, about: False
@@ -115,6 +123,44 @@ def test_remote_is_local(tmp_path, method, changes):
     assert {k: there[k] for k in same} == {k: here[k] for k in same}
     assert there["f1"] is None
     assert not (tmp_path / "there" / "clients").exists()
+
+
+def test_a_site_audits_its_own_labels_as_one_process_would(tmp_path):
+    config = replace(TINY, method="single-loop")
+    sites = Sites(config, tmp_path / "sites")
+    _remote(config, tmp_path / "there", sites)
+    _local(config, tmp_path / "here")
+    for m, holdings in enumerate(sites.holdings):
+        mine, theirs = open_audit(tmp_path / "here"), open_audit(holdings.folder / "run")
+        assert theirs.clients == [m]
+        table = mine.audit(m).table.drop(columns="id")
+        assert_frame_equal(theirs.audit(m).table, table)
+        own = json.loads((holdings.folder / "run" / f"clients/{m}/audit.json").read_text())
+        assert own["summary"]["flagged"] == int(table["is_label_issue"].sum())
+
+
+def test_a_site_that_was_away_at_the_end_is_told_on_resume(tmp_path):
+    config = replace(TINY, method="single-loop", rounds=1)
+    sites = Sites(config, tmp_path / "sites")
+    sites.silent = lambda node, about: node == 1 and about.action == "close"
+    _remote(config, tmp_path / "run", sites)
+    away = sites.holdings[1].folder / "run"
+    with pytest.raises(InputError, match="was away when it ended"):
+        open_audit(away)
+    sites.silent = lambda node, about: False
+    _remote(config, tmp_path / "run", sites, resume=True)
+    assert open_audit(away).clients == [1]
+
+
+@pytest.mark.parametrize(("asked", "sharing", "told"), [(True, {1}, {"1"}), (False, {1}, set())])
+def test_the_server_gets_counts_of_sites_that_allow_it_and_only_if_it_asks(
+    tmp_path, asked, sharing, told
+):
+    config = replace(TINY, method="single-loop", rounds=2, share_summary=asked)
+    _remote(config, tmp_path / "there", Sites(config, tmp_path / "sites", sharing))
+    _local(replace(config, share_summary=True), tmp_path / "here")
+    there, here = (json.loads((tmp_path / f / "summary.json").read_text()) for f in RUNS)
+    assert there.get("sites", {}) == {m: here["sites"][m] for m in told}
 
 
 def test_a_round_goes_on_without_a_silent_client_and_says_so(tmp_path):

@@ -15,7 +15,7 @@ from fedsift.experiment.config import Config
 from fedsift.experiment.methods import METHODS
 from fedsift.federation import LocalFederation
 from fedsift.federation.encoding import ABOUT, ENVELOPE, About, encode_request
-from fedsift.federation.remote import HELLO
+from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.messages import Reply, Request
 from fedsift.problems import FlatModel, Reweighting, Samples
 from fedsift.randomness import generator
@@ -54,6 +54,13 @@ class Case:
         """Return the question of round k, for a site that has the v of the round before."""
         about = replace(About("run", k, 0, "step"), **changes)
         return {**encode_request(self.rounds[k][0], {"v": k}), ABOUT: about.encode()}
+
+    def close(self):
+        """Return the end of the run, with the model of its last round."""
+        told = {"class_names": '["a", "b", "c"]', "calibration": "{}", "share_summary": True}
+        y = self.rounds[-1][0].array("y")
+        about = About("run", ROUNDS, 0, CLOSE)
+        return {ENVELOPE: wire.encode(told), "y": wire.encode(y), ABOUT: about.encode()}
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 import torch
 
-from fedsift.federation.encoding import ABOUT, About, decode_reply
-from fedsift.federation.remote import CLOSE
+from fedsift.compress import wire
+from fedsift.federation.encoding import ABOUT, ENVELOPE, About, decode_reply
 from fedsift.site.host import Host
 from fedsift.site.journal import Journal
 
@@ -100,7 +100,7 @@ def test_the_weights_are_in_the_site_s_own_folder_and_in_no_answer(case):
     host = Host(case.holdings)
     host.handle(case.hello())
     answers = [host.handle(case.step(0))]
-    answers.append(host.handle({ABOUT: About("run", 1, 0, CLOSE).encode()}))
+    answers.append(host.handle(case.close()))
     path = case.holdings.folder / "run" / "clients" / "0" / "weights.parquet"
     table = pd.read_parquet(path)
     assert torch.equal(torch.tensor(table["weight"].to_numpy()), case.rounds[0][2].average)
@@ -137,6 +137,17 @@ def test_foreign_bytes_get_an_error_and_leave_no_trace(case):
     assert decode_reply(host.handle(bad)).error is not None
     assert decode_reply(host.handle({})).error is not None
     assert Journal(case.holdings.folder / "run" / "journal").last is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"y": b""}, {"y": wire.encode(torch.zeros(14))}, {ENVELOPE: wire.encode({})}],
+)
+def test_a_closing_message_without_a_model_leaves_no_trace(case, changes):
+    host = Host(case.holdings)
+    host.handle(case.hello())
+    assert decode_reply(host.handle({**case.close(), **changes})).error is not None
+    assert not (case.holdings.folder / "run" / "model.safetensors").exists()
 
 
 def test_a_run_that_was_never_opened_is_refused(case):

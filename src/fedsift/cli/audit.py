@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsift.audit import SUFFIXES, SiteAudit, write_issues
-from fedsift.experiment.auditing import open_run
+from fedsift.experiment.auditing import open_audit
 
 EXAMPLES = """\
 examples:
@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Write the issues and print a summary per site."""
-    run = open_run(options.run)
+    run = open_audit(options.run)
     clients = run.clients if options.client is None else [options.client]
     audits = [run.audit(client) for client in clients or [0]]
     files = []

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fedsift.cli.site import add_holdings
+from fedsift.cli.connection import add_server, add_switches, address
+from fedsift.cli.site import add_holdings, holdings_given
 from fedsift.errors import InputError
 
 EXAMPLES = """\
@@ -14,7 +15,8 @@ examples:
   fedsift join --server fed.org:8000 --ca ca.crt --key site-0 --folder s --client 0 --data d.npz
   fedsift join --server 127.0.0.1:8000 --insecure --folder site-0 --client 0 --data sites/0.npz
 
-Labels and weights stay in --folder: RUN/clients/N/weights.parquet has the weights of a run.
+Labels and weights stay in --folder. When a run has ended, `fedsift audit FOLDER/RUN` lists the
+labels that are probably wrong, and `fedsift review FOLDER/RUN --client N` shows them.
 """
 
 
@@ -28,8 +30,7 @@ def add(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--server", required=True, metavar="HOST:PORT", help="the server")
-    parser.add_argument("--ca", type=Path, metavar="FILE", help="CA of the server's certificate")
+    add_server(parser)
     parser.add_argument("--key", type=Path, metavar="FILE", help="this site's private key")
     add_holdings(parser, required=True)
     parser.add_argument(
@@ -39,30 +40,20 @@ def add(commands: Any) -> None:
         metavar="S",
         help="stop when the server has not let the site in for so long (default: %(default)s)",
     )
-    parser.add_argument("--insecure", action="store_true", help="no TLS; loopback only")
-    parser.add_argument("--verbose", action="store_true", help="show the programs that are run")
+    add_switches(parser)
     parser.set_defaults(handler=handle)
 
 
 def handle(options: argparse.Namespace) -> int:
     """Take part until stopped."""
-    from fedsift.federation.flower.deploy import Node, check_installed  # noqa: PLC0415
-    from fedsift.federation.flower.programs import Address  # noqa: PLC0415
+    from fedsift.federation.flower.deploy import Node  # noqa: PLC0415 - slow to import
 
-    check_installed()
-    address = Address.parse(options.server, options.ca, insecure=options.insecure)
-    if address.ca is not None and options.key is None:
+    server = address(options.server, options.ca, insecure=options.insecure)
+    if server.ca is not None and options.key is None:
         raise InputError("a site needs --key, its private key from `fedsift keys`")
     if options.key is not None and not options.key.exists():
         raise InputError(f"there is no file {options.key}; the server's owner makes it")
-    Node(
-        address,
-        None if options.insecure else options.key,
-        options.folder,
-        options.client,
-        options.data,
-        options.model,
-        options.give_up,
-        options.verbose,
-    ).run()
+    key = None if options.insecure else options.key
+    site = holdings_given(options)
+    Node(server, key, options.folder, site, options.give_up, options.verbose).run()
     return 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedsift.audit.review import ReviewSamples
 from fedsift.errors import InputError
-from fedsift.experiment.auditing import open_run
+from fedsift.experiment.auditing import open_audit
 
 EXAMPLES = """\
 examples:
@@ -49,7 +49,7 @@ def handle(options: argparse.Namespace) -> int:
             raise InputError(f"the review needs {package}: pip install 'fedsift[review]'")
     from fedsift.audit.review.server import serve  # noqa: PLC0415 - of the extra
 
-    audit = open_run(options.run).audit(options.client)
+    audit = open_audit(options.run).audit(options.client)
     folder = options.run / "clients" / str(options.client)
 
     def announce(address: str) -> None:

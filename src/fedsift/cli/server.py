@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from fedsift.cli.connection import add_switches, address
 from fedsift.errors import InputError
 
 EXAMPLES = """\
@@ -37,23 +38,19 @@ def add(commands: Any) -> None:
     parser.add_argument("--validation", metavar="WHAT", help=f"clean samples: {what}")
     parser.add_argument("--test", metavar="WHAT", help="test samples; else the validation set")
     parser.add_argument("--model", metavar="WHAT", help="a model's name, or module:function")
-    parser.add_argument("--insecure", action="store_true", help="no TLS; loopback only")
-    parser.add_argument("--verbose", action="store_true", help="show the programs that are run")
+    add_switches(parser)
     parser.set_defaults(handler=handle)
 
 
 def handle(options: argparse.Namespace) -> int:
     """Serve until stopped."""
-    from fedsift.federation.flower.deploy import Server, check_installed  # noqa: PLC0415
-    from fedsift.federation.flower.programs import Address  # noqa: PLC0415
+    from fedsift.federation.flower.deploy import Server  # noqa: PLC0415 - slow to import
 
-    check_installed()
     if options.keys is None and not options.insecure:
         raise InputError("the server needs --keys for TLS; make them with `fedsift keys`")
     keys = None if options.keys is None else options.keys.absolute()
     ca = None if keys is None else keys / "ca.crt"
-    where = f"{options.host}:{options.port}"
-    address = Address.parse(where, ca, insecure=options.insecure)
+    listen = address(f"{options.host}:{options.port}", ca, insecure=options.insecure)
     own = {name: getattr(options, name) for name in ("validation", "test", "model")}
-    Server(address, options.folder, keys, own, options.verbose).run()
+    Server(listen, options.folder, keys, own, options.verbose).run()
     return 0

@@ -17,6 +17,7 @@ from fedsift.experiment.config import from_mapping, read_toml
 from fedsift.experiment.setup import load_data
 from fedsift.federation.encoding import Parts
 from fedsift.files import write_atomically
+from fedsift.site.findings import Origin
 from fedsift.site.host import Holdings, Host
 from fedsift.site.process import serve
 from fedsift.site.sources import load_model, load_samples
@@ -68,6 +69,17 @@ def add_holdings(parser: argparse.ArgumentParser, *, required: bool) -> None:
         metavar="WHAT",
         help="auto: as the server says; or a model's name, or module:function",
     )
+    parser.add_argument(
+        "--share-summary",
+        action="store_true",
+        help="tell a server that asks how many labels are suspicious",
+    )
+
+
+def holdings_given(options: argparse.Namespace) -> list[str]:
+    """Return what a site was told, as it is typed after `fedsift site`."""
+    given = ["--client", str(options.client), "--data", options.data, "--model", options.model]
+    return [*given, "--share-summary"] if options.share_summary else given
 
 
 def handle(options: argparse.Namespace) -> int:
@@ -80,7 +92,7 @@ def handle(options: argparse.Namespace) -> int:
 
     def load() -> Callable[[Parts], Parts]:
         jvp(torch.sin, (torch.ones(1),), (torch.ones(1),))  # the first one loads half of torch
-        host = Host(holdings(options.client, options.data, options.model, folder))
+        host = Host(holdings(options, folder))
         print(f"site {options.client}: {len(host.holdings.labels)} samples", flush=True)
         return host.handle
 
@@ -88,14 +100,16 @@ def handle(options: argparse.Namespace) -> int:
     return 0
 
 
-def holdings(client: int, data: str, model: str, folder: Path) -> Holdings:
+def holdings(options: argparse.Namespace, folder: Path) -> Holdings:
     """Load what a site has."""
-    if client < 0:
-        raise InputError(f"--client is {client}; give a number from 0")
-    sys.path.insert(0, str(Path.cwd()))  # for module:function
-    inputs, labels = load_samples(data)
-    module = load_model(model, tuple(inputs.shape[1:]))
-    return Holdings(client, module, inputs, labels, folder)
+    if options.client < 0:
+        raise InputError(f"--client is {options.client}; give a number from 0")
+    given, here = Path(options.data), str(Path.cwd())
+    sys.path.insert(0, here)  # for module:function
+    origin = Origin(str(given.absolute()) if given.exists() else options.data, options.model, here)
+    inputs, labels = load_samples(origin.data)
+    module = load_model(origin.model, tuple(inputs.shape[1:]))
+    return Holdings(options.client, module, inputs, labels, folder, origin, options.share_summary)
 
 
 def _split(path: Path, folder: Path) -> int:

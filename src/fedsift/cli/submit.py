@@ -9,6 +9,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from fedsift.cli.connection import add_server, add_switches, address
 from fedsift.cli.progress import progress
 from fedsift.cli.table import print_table
 from fedsift.errors import InputError
@@ -35,8 +36,7 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("config", type=Path, metavar="CONFIG.toml", help="keys to change, in TOML")
-    parser.add_argument("--server", required=True, metavar="HOST:PORT", help="the server")
-    parser.add_argument("--ca", type=Path, metavar="FILE", help="CA of the server's certificate")
+    add_server(parser)
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any key; may be repeated"
     )
@@ -49,24 +49,20 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--wait", type=float, default=300.0, metavar="S", help="wait for the sites:" + seconds
     )
-    parser.add_argument("--insecure", action="store_true", help="no TLS; loopback only")
-    parser.add_argument("--verbose", action="store_true", help="show the programs that are run")
+    add_switches(parser)
     parser.set_defaults(handler=handle)
 
 
 def handle(options: argparse.Namespace) -> int:
     """Start a run and follow it."""
-    from fedsift.federation.flower.deploy import check_installed  # noqa: PLC0415
-    from fedsift.federation.flower.programs import Address  # noqa: PLC0415
-    from fedsift.federation.flower.submission import Submission  # noqa: PLC0415
+    from fedsift.federation.flower.submission import Submission  # noqa: PLC0415 - of the extra
 
-    check_installed()
-    address = Address.parse(options.server, options.ca, insecure=options.insecure)
+    server = address(options.server, options.ca, insecure=options.insecure)
     given = flatten(read_toml(options.config)) | dict(parse_setting(text) for text in options.set)
     config = from_mapping(given, str(options.config))
     out = options.out or Path("runs") / f"{config.dataset}-{config.method}-{config.seed}"
     submission = Submission(
-        address,
+        server,
         config.to_toml(),
         _name(out, resume=options.resume),
         out,

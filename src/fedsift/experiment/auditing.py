@@ -29,6 +29,7 @@ from fedsift.experiment.setup import Setup, load_data
 from fedsift.files import write_text
 from fedsift.models import build_model
 from fedsift.problems import FlatModel
+from fedsift.site.findings import SiteRun, open_site_run
 
 
 def calibrate(setup: Setup, y: Tensor) -> Calibration:
@@ -97,6 +98,11 @@ class FinishedRun:
         y = self.model.initial()
         ids = self.data.clients[client].ids.tolist()
         return _audit(self.data, self.model, y, client, weights, self.calibration, ids)
+
+
+def open_audit(folder: Path) -> FinishedRun | SiteRun:
+    """Load a finished run, or what a site has of one."""
+    return open_site_run(folder) or open_run(folder)
 
 
 def open_run(folder: Path) -> FinishedRun:

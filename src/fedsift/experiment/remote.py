@@ -2,11 +2,13 @@
 
 The server has a model, a clean validation set and a test set; of the clients' data it has nothing,
 so the summary has no F1 and the run folder no weights. A checkpoint is written after every round:
-clients can go back a round or two, not ten.
+clients can go back a round or two, not ten. At the end every client gets the model, so that it can
+audit its own labels; those that allow it say how many are suspicious.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from fedsift.experiment.run import Observer, execute
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.setup import Setup, from_data, load_data
 from fedsift.federation import RemoteFederation
+from fedsift.files import write_text
 from fedsift.messages import Scalar
 from fedsift.models import build_model
 
@@ -52,9 +55,9 @@ def execute_remotely(
 ) -> dict[str, Any]:
     """Run a configuration with remote clients into a folder and return the summary."""
     config = replace(config.resolve(), checkpoint_every=1)
+    setup = replace(server_side(config, place), federation=federation)
 
     def open_run(config: Config) -> Setup:
-        setup = replace(server_side(config, place), federation=federation)
         point = None
         if resume:
             point = checkpoint.load_latest(RunFolder(out).checkpoints, config, setup.device)
@@ -70,7 +73,29 @@ def execute_remotely(
         return setup
 
     summary = execute(config, out, resume=resume, observe=observe, build=open_run)
-    federation.close(config.rounds)
+    return _close(setup, federation, RunFolder(out), summary) if setup.learns_weights else summary
+
+
+def _close(
+    setup: Setup, federation: RemoteFederation, folder: RunFolder, summary: dict[str, Any]
+) -> dict[str, Any]:
+    """Send every client the model; add to the summary what they tell of their labels."""
+    point = checkpoint.load_latest(folder.checkpoints, setup.config, setup.device)
+    assert point is not None
+    told: dict[str, Scalar] = {
+        "calibration": json.dumps(summary["calibration"]),
+        "class_names": json.dumps(setup.data.class_names),
+        "share_summary": setup.config.share_summary,
+    }
+    sites = {
+        str(reply.client): {"samples": reply.num_samples, "flagged": flagged}
+        for reply in federation.close(setup.config.rounds, point.state.y.cpu(), told)
+        if isinstance(flagged := reply.scalars.get("flagged"), int)
+    }
+    if sites:
+        summary = {**summary, "sites": sites}
+        written = json.loads(folder.summary.read_text(encoding="utf-8"))
+        write_text(folder.summary, json.dumps({**written, "sites": sites}, indent=2) + "\n")
     return summary
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from torch import Tensor
+
 from fedsift.client import SiteState
 from fedsift.compress import wire
 from fedsift.errors import RunError, TooFewClients, WireError
@@ -131,12 +133,14 @@ class RemoteFederation:
             self._sleep(max(self.patience.poll, GREET))
         self.sizes = dict(sorted(self.sizes.items()))
 
-    def close(self, rounds: int) -> None:
-        """Tell the clients that the run is over; who does not hear it is none the worse."""
+    def close(self, rounds: int, y: Tensor, told: Mapping[str, Scalar]) -> list[Reply]:
+        """Send the clients the final model; return the replies of those that got it."""
         about = About(self.run, rounds, 0, CLOSE)
-        parts = {ENVELOPE: wire.encode({}), ABOUT: about.encode()}
+        parts = {ENVELOPE: wire.encode(told), "y": wire.encode(y), ABOUT: about.encode()}
         letters = dict.fromkeys(self._nodes.values(), parts)
-        self._exchange(letters, about, self._clock() + min(60.0, self.patience.answer))
+        answers = self._exchange(letters, about, self._clock() + self.patience.answer)
+        settled = (self._settle(m, answers[node], {}) for m, node in sorted(self._nodes.items()))
+        return [reply for reply in settled if reply.error is None]
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
         """Ask these clients; return one reply each, in order of client id."""

@@ -79,10 +79,10 @@ def table(curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
         rate = f"{curve.rate:g}" if curve.method in COMPRESSING else "–"
         seeds = ", ".join(str(run["seed"]) for run in curve.runs)
         cells = [curve.dataset, curve.split, f"`{curve.method}`", rate, seeds]
-        cells += [_range(curve.values("rounds"), ".0f")]
-        cells += [_range(curve.values(key), ".3f") for key in ("test_accuracy", "f1")]
+        cells += [over_seeds(curve.values("rounds"), ".0f")]
+        cells += [over_seeds(curve.values(key), ".3f") for key in ("test_accuracy", "f1")]
         cells += [_mean(curve.values(key), MEGABYTE) for key in ("bytes_up", "bytes_down")]
-        rows.append([*cells, _range(curve.values("exchanges"), ".0f")])
+        rows.append([*cells, over_seeds(curve.values("exchanges"), ".0f")])
     return titles, rows
 
 
@@ -123,7 +123,7 @@ def _place(known: Mapping[str, str] | Sequence[str], name: str) -> int:
     return list(known).index(name) if name in known else len(known)
 
 
-def _range(values: Sequence[float], form: str) -> str:
+def over_seeds(values: Sequence[float], form: str) -> str:
     """Return the mean, and in brackets from where to where, if that shows."""
     if not values:
         return "–"

@@ -7,6 +7,8 @@ the answer leaves, so that a crash at any point repeats nothing and loses nothin
     <folder>/<run>/run.json                      what the server said of the run
     <folder>/<run>/journal/                      the state (see ``journal``)
     <folder>/<run>/clients/<id>/weights.parquet  index, label, weight: for the site's own eyes
+
+When the run ends the site gets the model and audits its labels with it (see ``findings``).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,7 @@ from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Reply, Scalar
 from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.site.findings import Findings, Origin
 from fedsift.site.journal import Entry, Journal
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -60,7 +63,9 @@ SETTINGS = {
 class Holdings:
     """What a site has: its number in the federation, samples, a folder of its own, a model.
 
-    ``module`` makes the model from the server's name for it and the number of classes.
+    ``module`` makes the model from the server's name for it and the number of classes. ``origin``
+    says where samples and model came from; ``share``, if the server may know how many labels are
+    suspicious.
     """
 
     client: int
@@ -68,15 +73,18 @@ class Holdings:
     inputs: Tensor
     labels: Tensor
     folder: Path
+    origin: Origin = field(default_factory=Origin)
+    share: bool = False
 
 
 class _Run:
     """One run at this site."""
 
     def __init__(self, holdings: Holdings, folder: Path) -> None:
+        self.folder = folder
         self.settings = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        model = _model(holdings, self.settings)
-        problem = Reweighting(model, self.settings["l2"], self.settings["initial_weight"])
+        self.model = _model(holdings, self.settings)
+        problem = Reweighting(self.model, self.settings["l2"], self.settings["initial_weight"])
         inputs = holdings.inputs
         if inputs.ndim == 4:  # the layout of the in-process federation, for the same rounding
             inputs = inputs.contiguous(memory_format=torch.channels_last)
@@ -121,8 +129,7 @@ class Host:
             return self._hello(about, parts)
         run = self._open(about.run)
         if about.action == CLOSE:
-            self._write_weights(run, run.state)
-            return encode_reply(self._reply())
+            return self._close(run, parts)
         key = (about.round, about.number)
         digest = _digest(parts)
         if (done := run.journal.find(key)) is not None:
@@ -164,6 +171,21 @@ class Host:
             self._runs.pop(about.run, None)
         run = self._open(about.run)
         return encode_reply(self._reply({f"{n}_version": k.version for n, k in run.kept.items()}))
+
+    def _close(self, run: _Run, parts: Mapping[str, bytes]) -> Parts:
+        """Keep the final model and audit the site's labels with it."""
+        own, average = self.holdings, run.state.average
+        told, y = (wire.decode(parts.get(name, b"")) for name in (ENVELOPE, "y"))
+        fits = isinstance(y, Tensor) and y.shape == (run.model.length,)
+        if not isinstance(told, dict) or not isinstance(y, Tensor) or not fits:
+            raise WireError("the closing message has no model of this run")
+        assert average is not None  # weights are always a site's own
+        findings = Findings.of(own.client, own.origin, told, run.settings)
+        audit = findings.audit(run.model, y.clone(), own.inputs, own.labels, average)
+        self._write_weights(run, run.state)
+        findings.write(run.folder, run.model, y, audit)
+        shared = own.share and told.get("share_summary") is True
+        return encode_reply(self._reply({"flagged": audit.summary.flagged} if shared else {}))
 
     def _open(self, name: str) -> _Run:
         folder = self.holdings.folder / name

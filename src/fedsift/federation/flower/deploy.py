@@ -92,14 +92,15 @@ class Server:
 
 @dataclass(frozen=True)
 class Node:
-    """A site's place in the federation: the server, its own key and folder, what it has."""
+    """A site's place in the federation: the server, its own key and folder.
+
+    ``site`` is what the site's process is told of its data and model.
+    """
 
     address: Address
     key: Path | None
     folder: Path
-    client: int
-    data: str
-    model: str
+    site: Sequence[str]
     give_up: float = 300.0
     verbose: bool = False
 
@@ -137,7 +138,7 @@ class Node:
             Program(node, env, folder / "flower-supernode.log", verbose=self.verbose),
             Program(relay, env, folder / "relay.log", verbose=self.verbose),
         ]
-        say(f"site {self.client} is up; joining {self.address}")
+        say(f"the site is up; joining {self.address}")
 
         def give_up() -> str | None:
             if running[0].failing() < self.give_up:
@@ -148,8 +149,7 @@ class Node:
 
     def _describe_site(self, folder: Path) -> None:
         """Write how the site's process is started, for us and for the relay."""
-        command = [sys.executable, "-m", "fedsift", "site", "--folder", str(folder)]
-        command += ["--client", str(self.client), "--data", self.data, "--model", self.model]
+        command = [sys.executable, "-m", "fedsift", "site", "--folder", str(folder), *self.site]
         say(f"+ {shlex.join(command)}", show=self.verbose)
         text = json.dumps({"command": command, "cwd": str(Path.cwd())})
         (folder / "site.json").write_text(text, encoding="utf-8")

@@ -1,0 +1,31 @@
+"""What ``server``, ``join`` and ``submit`` have in common: an address, and trust in it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedsift.federation.flower.programs import Address
+
+
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """Add where the server is, and who signed its certificate."""
+    parser.add_argument("--server", required=True, metavar="HOST:PORT", help="the server")
+    parser.add_argument("--ca", type=Path, metavar="FILE", help="CA of the server's certificate")
+
+
+def add_switches(parser: argparse.ArgumentParser) -> None:
+    """Add the switches of every command that runs Flower's programs."""
+    parser.add_argument("--insecure", action="store_true", help="no TLS; loopback only")
+    parser.add_argument("--verbose", action="store_true", help="show the programs that are run")
+
+
+def address(where: str, ca: Path | None, *, insecure: bool) -> Address:
+    """Return the server's address, if it may be used like this."""
+    from fedsift.federation.flower.deploy import check_installed  # noqa: PLC0415 - slow to import
+    from fedsift.federation.flower.programs import Address  # noqa: PLC0415
+
+    check_installed()
+    return Address.parse(where, ca, insecure=insecure)
