@@ -64,13 +64,13 @@ def test_fedavg_is_compared_with_the_oracle(make_run):
     [
         ({}, {}, "The true labels are unknown, so the flagged labels are not scored."),
         ({}, {"noise_rate": 0.0}, "No label is wrong in this data, so there is nothing to find."),
-        ({"true_label": [3, 5]}, {}, "focus has no score for the mislabelled samples it finds."),
+        ({"true_label": [3, 5]}, {}, "iter-topk has no score for the mislabelled samples it finds."),
     ],
 )
 def test_detection_that_is_not_scored_says_why(make_run, truth, summary, sentence):
-    run = make_run("focus", 0.8, weights=[LABELS | truth], f1=None, **summary)
+    run = make_run("iter-topk", 0.8, weights=[LABELS | truth], f1=None, **summary)
 
-    assert said(run) == [f"focus ends at 80.0 % test accuracy. {sentence}"]
+    assert said(run) == [f"iter-topk ends at 80.0 % test accuracy. {sentence}"]
 
 
 def test_of_several_methods_the_one_that_ends_highest_leads(make_run):

@@ -23,6 +23,7 @@ from typing import Any
 import pandas as pd
 
 from fedsift.errors import InputError
+from fedsift.experiment.methods import METHODS
 
 MEASURES = (
     *("round", "train_loss", "validation_loss", "test_accuracy"),
@@ -32,7 +33,7 @@ MEASURES = (
 )
 SUMS = ("bytes_up", "bytes_down", "exchanges", "seconds")
 WEIGHTS = ("client", "index", "label", "weight", "true_label")
-FIXED_WEIGHTS = ("fedavg", "oracle")
+FIXED_WEIGHTS = tuple(name for name, method in METHODS.items() if not method.learns_weights)
 
 
 @dataclass(frozen=True, eq=False)
