@@ -6,19 +6,23 @@ result = fs.fit(federation, rounds=60, seed=0)
 result.label_issues(client=0)
 """
 
-from fedsift.algorithms import LocalSteps, OuterStep
-from fedsift.errors import FedsiftError, InputError, RunError
-from fedsift.experiment.api import Result, Simulation, Solution, fit, simulate, solve
-from fedsift.federation import LocalFederation
-from fedsift.hypergradient import (
-    Constant,
-    CurvatureSettings,
-    Exact,
-    Iterative,
-    NonIterative,
-    Theorem,
-)
-from fedsift.problem import LossPair, TensorBatch
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedsift.algorithms import LocalSteps, OuterStep
+    from fedsift.errors import FedsiftError, InputError, RunError
+    from fedsift.experiment.api import Result, Simulation, Solution, fit, simulate, solve
+    from fedsift.federation import LocalFederation
+    from fedsift.hypergradient import (
+        Constant,
+        CurvatureSettings,
+        Exact,
+        Iterative,
+        NonIterative,
+        Theorem,
+    )
+    from fedsift.problem import LossPair, TensorBatch
 
 __all__ = [
     "Constant",
@@ -42,3 +46,20 @@ __all__ = [
     "simulate",
     "solve",
 ]
+
+_HOMES = ("errors", "problem", "algorithms", "hypergradient", "federation", "experiment.api")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: torch takes seconds."""
+    if name in __all__:
+        for home in _HOMES:
+            module = import_module(f"fedsift.{home}")
+            if hasattr(module, name):
+                globals()[name] = getattr(module, name)
+                return globals()[name]
+    raise AttributeError(f"module 'fedsift' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

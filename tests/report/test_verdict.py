@@ -64,7 +64,11 @@ def test_fedavg_is_compared_with_the_oracle(make_run):
     [
         ({}, {}, "The true labels are unknown, so the flagged labels are not scored."),
         ({}, {"noise_rate": 0.0}, "No label is wrong in this data, so there is nothing to find."),
-        ({"true_label": [3, 5]}, {}, "iter-topk has no score for the mislabelled samples it finds."),
+        (
+            {"true_label": [3, 5]},
+            {},
+            "iter-topk has no score for the mislabelled samples it finds.",
+        ),
     ],
 )
 def test_detection_that_is_not_scored_says_why(make_run, truth, summary, sentence):

@@ -29,7 +29,6 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "audit",
-        help="the labels that are probably wrong, with a score and a suggestion",
         description="List the labels that are probably wrong, with a score and a suggestion, and "
         "estimate how many\nthere are at each site.",
         epilog=EXAMPLES,

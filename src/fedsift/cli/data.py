@@ -27,7 +27,6 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "data",
-        help="what data there is, and what a file would be read as",
         description="Say what data there is, and what a file would be read as.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

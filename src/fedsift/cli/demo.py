@@ -27,7 +27,6 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "demo",
-        help="see it work: 10 sites, 40 %% wrong labels, three methods side by side",
         description="Train on 10 sites with 40 % wrong labels, with three methods side by side, in "
         "about a minute.\nThe data are scikit-learn's digits; nothing is downloaded.",
         epilog=EXAMPLES,

@@ -24,7 +24,6 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "join",
-        help="take part in a real federation with a site's own data",
         description="Take part in a federation: a process that holds the site's data, and Flower's "
         "SuperNode, which calls the server.",
         epilog=EXAMPLES,

@@ -21,7 +21,6 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "keys",
-        help="a development CA, the server's certificate, a key per site",
         description="Make a development CA, the server's certificate and a key pair per site.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

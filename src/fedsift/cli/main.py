@@ -1,6 +1,8 @@
 """``fedsift``: arguments in, exit codes out.
 
 Exit codes: 0 done, 1 the run failed, 2 bad input, 130 interrupted. Errors are one line on stderr.
+A command is a module of this package; only the one that is called is imported, so that help comes
+at once.
 """
 
 from __future__ import annotations
@@ -8,27 +10,27 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from typing import NoReturn
 
-from fedsift.cli import (
-    audit,
-    data,
-    demo,
-    join,
-    keys,
-    report,
-    reproduce,
-    review,
-    run,
-    server,
-    site,
-    submit,
-)
 from fedsift.errors import FedsiftError, InputError
 
-COMMANDS = (demo, run, report, audit, review, reproduce, data, keys, server, join, submit, site)
+COMMANDS = {
+    "demo": "see it work: 10 sites, 40 %% wrong labels, three methods side by side",
+    "run": "train with one method and write a run folder",
+    "report": "figures and tables from run folders, as one HTML file",
+    "audit": "the labels that are probably wrong, with a score and a suggestion",
+    "review": "go through the suspicious labels of a site in a local web page",
+    "reproduce": "the paper's experiments: runs, figures, tables",
+    "data": "what data there is, and what a file would be read as",
+    "keys": "a development CA, the server's certificate, a key per site",
+    "server": "the server of a real federation, with TLS and node authentication",
+    "join": "take part in a real federation with a site's own data",
+    "submit": "start a run on a real federation and fetch its run folder",
+    "site": "the process that holds a site's data and answers for it",
+}
 EXAMPLES = """\
 examples:
   fedsift demo
@@ -47,8 +49,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def parser() -> Parser:
-    """Return the parser of all commands."""
+def parser(loaded: Collection[str] = tuple(COMMANDS)) -> Parser:
+    """Return the parser, with the options of the commands to be loaded."""
     top = Parser(
         prog="fedsift",
         description="Train one model across sites whose labels cannot all be trusted, and list "
@@ -60,8 +62,11 @@ def parser() -> Parser:
     debug = {"action": "store_true", "help": "show the traceback of an error"}
     top.add_argument("--debug", **debug)  # type: ignore[arg-type]
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in COMMANDS:
-        module.add(commands)
+    for name, text in COMMANDS.items():
+        if name in loaded:
+            import_module(f"fedsift.cli.{name}").add(commands)
+        else:
+            commands.add_parser(name, help=text)
     for command in commands.choices.values():  # no default: it would undo the one before COMMAND
         command.add_argument("--debug", default=argparse.SUPPRESS, **debug)  # type: ignore[arg-type]
     return top
@@ -69,7 +74,8 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser([word for word in given if word in COMMANDS][:1]).parse_args(given)
     try:
         code: int = options.handler(options)
         sys.stdout.flush()  # a closed pipe shows here, not after the end

@@ -19,7 +19,6 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "report",
-        help="figures and tables from run folders, as one HTML file",
         description="Draw figures and tables from run folders into one HTML file.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -46,7 +46,6 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "reproduce",
-        help="the paper's experiments: runs, figures, tables",
         description="Make the runs behind a figure of the paper, and draw it.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

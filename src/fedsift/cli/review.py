@@ -28,7 +28,6 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "review",
-        help="go through the suspicious labels of a site in a local web page",
         description="Go through the suspicious labels of a site in a local web page.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -42,7 +42,6 @@ def add(commands: Any) -> None:
     methods = "\n".join(f"  {name:13}{method.text}" for name, method in METHODS.items())
     parser = commands.add_parser(
         "run",
-        help="train with one method and write a run folder",
         description="Train with one method and write a run folder.",
         epilog=EXAMPLES.format(methods=methods),
         formatter_class=argparse.RawDescriptionHelpFormatter,

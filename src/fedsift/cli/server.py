@@ -23,7 +23,6 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "server",
-        help="the server of a real federation, with TLS and node authentication",
         description="Run a federation's server: Flower's SuperLink with TLS, node authentication "
         "and a database.",
         epilog=EXAMPLES,

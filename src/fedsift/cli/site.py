@@ -36,7 +36,6 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "site",
-        help="the process that holds a site's data and answers for it",
         description="Load a site's data and model once, and answer on a socket in the site's "
         "folder that only its owner can open.",
         epilog=EXAMPLES,

@@ -30,7 +30,6 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "submit",
-        help="start a run on a real federation and fetch its run folder",
         description="Start a run on a real federation, show its progress and fetch its run folder.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
