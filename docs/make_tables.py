@@ -11,7 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
-PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md")
+CALIBRATION = re.compile(r"<!-- calibration -->\n(?:\n?\|.*\n)*")
+PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
 TITLES = ["method", "seed", "rounds", "accuracy", "F1", "precision", "recall", "AUC"]
 TITLES += ["MB up", "MB down", "exchanges"]
@@ -44,9 +45,26 @@ def bench() -> str:
     return "| what | measured |\n|---|---|\n" + "".join(rows)
 
 
+def calibration() -> str:
+    """Return how far the audit's scores and intervals hold, a row per run."""
+    found = json.loads((ROOT / "results" / "calibration.json").read_text(encoding="utf-8"))
+    rows = []
+    for name, row in found.items():
+        inside = f"{row['covered']} of {row['sites']}"
+        cells = [f"`{name}`", f"{row['ece']:.3f}", inside, f"{row['width']:.3f}"]
+        cells.append(f"{row['f1']:.3f}")
+        rows.append(f"| {' | '.join(cells)} |\n")
+    inside, sites = (sum(row[key] for row in found.values()) for key in ("covered", "sites"))
+    worst = max(row["ece"] for row in found.values())
+    rows.append(f"| worst error, all sites | {worst:.3f} | {inside} of {sites} | | |\n")
+    titles = ["run", "calibration error", "sites inside", "width", "F1"]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(rows)
+
+
 def fill(text: str) -> str:
     """Put every table where its mark is."""
     text = BENCH.sub(lambda _: f"<!-- bench -->\n\n{bench()}", text)
+    text = CALIBRATION.sub(lambda _: f"<!-- calibration -->\n\n{calibration()}", text)
     return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
 
 
