@@ -25,6 +25,7 @@ NAMES = (
     "scaling",
     "hypergradient",
     "flower_simulation",
+    "deployment",
 )
 OUT = Path(__file__).parents[1] / "results" / "bench.json"
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedsift.errors import DataError, InputError
-from fedsift.site.sources import load_model, load_samples
+from fedsift.site.sources import class_names, load_model, load_samples, sample_names
 
 INPUTS = np.arange(24, dtype=np.float32).reshape(4, 1, 2, 3)
 LABELS = np.array([0, 2, 1, 0])
@@ -46,6 +46,8 @@ def test_a_folder_of_images(tmp_path):
     inputs, labels = load_samples(str(tmp_path))
     assert labels.tolist() == [2, 0]
     assert torch.equal(inputs[0, 0], torch.from_numpy(pixels / np.float32(255)))
+    assert sample_names(str(tmp_path)) == ["bird/a.png", "cat/a.png"]
+    assert class_names(str(tmp_path)) == ("cat", "dog", "bird")
 
 
 def test_module_and_function(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from fedsift.errors import InputError, WireError
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Scalar
 from fedsift.problems import FlatModel
-from fedsift.site.sources import load_model, load_samples
+from fedsift.site.sources import class_names, load_model, load_samples, sample_names
 
 CHUNK = 512  # samples in one pass
 
@@ -63,15 +63,23 @@ class Findings:
             names, calibration = (), Calibration()
         if len(names) != run["classes"]:
             raise WireError("the closing message does not name the run's classes")
+        own = class_names(origin.data)  # the site's words for them, if it has any
+        names = own if len(own) == len(names) else names
         return cls(client, origin, run["model"], names, calibration)
 
     def audit(
-        self, model: FlatModel, y: Tensor, inputs: Tensor, labels: Tensor, weights: Tensor
+        self,
+        model: FlatModel,
+        y: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        weights: Tensor,
+        ids: Sequence[str] | None = None,
     ) -> SiteAudit:
         """Audit the site's labels with the model at y."""
         outputs = torch.cat([model(y, part) for part in torch.split(inputs, CHUNK)])
         samples = inputs, labels, weights, outputs.softmax(dim=1)
-        return audit_site(self.client, *samples, self.calibration, self.class_names)
+        return audit_site(self.client, *samples, self.calibration, self.class_names, ids)
 
     def write(self, folder: Path, model: FlatModel, y: Tensor, audit: SiteAudit) -> None:
         """Write the model and the audit into the run's folder at the site."""
@@ -111,7 +119,8 @@ class SiteRun:
                 "changed since the run"
             )
         samples = inputs, labels, torch.from_numpy(weights)
-        return self.findings.audit(model, model.initial(), *samples)
+        ids = sample_names(self.findings.origin.data)
+        return self.findings.audit(model, model.initial(), *samples, ids)
 
     def _load(self) -> tuple[Tensor, Tensor, FlatModel]:
         origin, path = self.findings.origin, self.folder / "model.safetensors"

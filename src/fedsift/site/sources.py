@@ -30,6 +30,7 @@ from fedsift.errors import DataError, FedsiftError, InputError
 from fedsift.models import MODELS, build_model
 
 REFERENCE = re.compile(r"[\w.]+:\w+")
+CLASSES = "classes.txt"
 IMAGES = {".png", ".jpg", ".jpeg", ".bmp"}
 Array = npt.NDArray[Any]
 
@@ -50,6 +51,20 @@ def load_samples(given: str) -> tuple[Tensor, Tensor]:
     else:
         raise DataError(f"{given} is neither .npz nor .parquet nor a folder; convert it to one")
     return _tensors(inputs, labels, given)
+
+
+def class_names(given: str) -> tuple[str, ...]:
+    """Return the names of the classes, where a folder lists them; else nothing."""
+    listing = Path(given) / CLASSES
+    return tuple(listing.read_text(encoding="utf-8").splitlines()) if listing.is_file() else ()
+
+
+def sample_names(given: str) -> list[str] | None:
+    """Return the names of the samples' files, in order; None where samples are not files."""
+    path = Path(given)
+    if not path.is_dir() or any(path.glob("*.parquet")):
+        return None
+    return [str(file.relative_to(path)) for file in _image_files(path)]
 
 
 def load_model(given: str, shape: tuple[int, ...]) -> Callable[[str, int], nn.Module]:
@@ -139,24 +154,28 @@ def _folder(path: Path) -> tuple[Array, Array]:
     if files := sorted(path.glob("*.parquet")):
         parts = [_parquet(file) for file in files]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-    listing = path / "classes.txt"
-    names = listing.read_text(encoding="utf-8").split("\n") if listing.exists() else []
-    images, labels = [], []
-    for folder in sorted(p for p in path.iterdir() if p.is_dir()):
-        if folder.name not in names and not folder.name.isdigit():
-            raise DataError(
-                f"{folder} is a class whose number is not known; name folders 0, 1, ... or list "
-                f"the classes in {listing}"
-            )
-        label = names.index(folder.name) if folder.name in names else int(folder.name)
-        for file in sorted(f for f in folder.iterdir() if f.suffix.lower() in IMAGES):
-            images.append(_image(file))
-            labels.append(label)
-    if not images:
+    names, files = class_names(str(path)), _image_files(path)
+    if not files:
         raise DataError(f"{path} has no parquet file and no folder of images")
+    labels = [_class_number(file.parent, names) for file in files]
+    images = [_image(file) for file in files]
     if len({image.shape for image in images}) > 1:
         raise DataError(f"the images in {path} differ in size; resize them to one")
     return np.stack(images), np.array(labels)
+
+
+def _image_files(path: Path) -> list[Path]:
+    folders = sorted(p for p in path.iterdir() if p.is_dir())
+    return [f for d in folders for f in sorted(d.iterdir()) if f.suffix.lower() in IMAGES]
+
+
+def _class_number(folder: Path, names: tuple[str, ...]) -> int:
+    if folder.name not in names and not folder.name.isdigit():
+        raise DataError(
+            f"{folder} is a class whose number is not known; name folders 0, 1, ... or list the "
+            f"classes in {folder.parent / CLASSES}"
+        )
+    return names.index(folder.name) if folder.name in names else int(folder.name)
 
 
 def _image(path: Path) -> Array:

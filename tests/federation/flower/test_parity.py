@@ -44,6 +44,12 @@ def test_model_weights_and_figures_are_those_of_one_process(
         name = f"clients/{m}/weights.parquet"
         kept = pd.read_parquet(deployed / f"site-{m}" / run / name)
         assert np.array_equal(kept["weight"], pd.read_parquet(tmp_path / "here" / name)["weight"])
+        audits = (
+            f / f"clients/{m}/audit.json" for f in (tmp_path / "here", deployed / f"site-{m}" / run)
+        )
+        mine, theirs = (json.loads(path.read_text())["summary"] for path in audits)
+        assert theirs["flagged"] == mine["flagged"]
+        assert theirs["wrong"] == pytest.approx(mine["wrong"])
 
 
 def test_no_weight_and_no_label_is_at_the_server(deployed):

@@ -1,0 +1,13 @@
+"""The page on privacy says of every message what the server sees."""
+
+import re
+from pathlib import Path
+
+from fedsift.federation.remote import CLOSE, HELLO
+from fedsift.messages import Action
+
+
+def test_every_kind_of_message_has_a_row():
+    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)`", page, flags=re.MULTILINE)
+    assert sorted(rows) == sorted([*Action, HELLO, CLOSE])
