@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedsift.client import Site
-from fedsift.federation import LocalFederation
+from fedsift.federation import LocalFederation, stacked
 from fedsift.federation.stacked import trained
 from fedsift.messages import Action, Request
 from fedsift.problems import Samples
@@ -25,18 +25,25 @@ def _request(conv, batch_size):
 @pytest.mark.parametrize("batch_size", [0, 2, 3])
 def test_updates_and_losses_are_the_same(conv, batch_size):
     request, members = _request(conv, batch_size), range(len(CUTS))
-    stacked, alone = (
+    pooled, alone = (
         LocalFederation(_sites(conv), pool=pool).ask(request, members) for pool in (True, False)
     )
-    for ours, theirs in zip(stacked, alone, strict=True):
+    for ours, theirs in zip(pooled, alone, strict=True):
         torch.testing.assert_close(
             ours.arrays["update"], theirs.arrays["update"], rtol=1e-10, atol=1e-12
         )
         assert ours.scalars["loss"] == pytest.approx(theirs.scalars["loss"], rel=1e-12)
 
 
-@pytest.mark.parametrize(("batch_size", "stacked"), [(2, {0, 1, 2}), (0, {0, 1})])
-def test_a_client_without_its_like_is_left_to_itself(conv, batch_size, stacked):
+@pytest.mark.parametrize(("batch_size", "together"), [(2, {0, 1, 2}), (0, {0, 1})])
+def test_a_client_without_its_like_is_left_to_itself(conv, batch_size, together):
     federation = LocalFederation(_sites(conv))
     members = [(federation.sites[m], federation.state(m)) for m in (0, 1, 2)]
-    assert trained(members, _request(conv, batch_size)).keys() == stacked
+    assert trained(members, _request(conv, batch_size)).keys() == together
+
+
+def test_large_models_are_left_to_themselves(conv, monkeypatch):
+    federation = LocalFederation(_sites(conv))
+    members = [(federation.sites[m], federation.state(m)) for m in (0, 1)]
+    monkeypatch.setattr(stacked, "PARAMETERS", 2 * len(conv.y) - 1)
+    assert not trained(members, _request(conv, 2))

@@ -1,7 +1,8 @@
 """Local steps of many small clients at once (``Stackable``), instead of one client after another.
 
-Clients with batches of equal length go together, some thousand samples at a time: a part of the
-cohort then is in memory, each with a model of its own.
+Clients with batches of equal length go together, some thousand samples at a time, each with a model
+of its own. Large models are not stacked: reading their parameters is the work then, and copies of
+them would only take memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fedsift.messages import Action, ClientId, Request
 from fedsift.problem import Stackable
 
 SAMPLES = 1280  # in a stack: more is hardly faster
+PARAMETERS = 2**20  # in a stack
 Members = Sequence[tuple[Site, SiteState]]
 
 
@@ -26,7 +28,7 @@ def trained(members: Members, request: Request) -> dict[ClientId, Trained]:
     if request.action not in (Action.TRAIN, Action.STEP) or not isinstance(y, Tensor):
         return {}
     local, found = local_steps(request), dict[ClientId, Trained]()
-    for problem, stack in _stacks(members, local):
+    for problem, stack in _stacks(members, local, PARAMETERS // len(y)):
         clients = [(x, site.batch, batches(site, request)) for site, x in stack]
         results = stacked_sgd(problem, clients, y, local) or []
         found |= {site.client: result for (site, _), result in zip(stack, results, strict=False)}
@@ -34,7 +36,7 @@ def trained(members: Members, request: Request) -> dict[ClientId, Trained]:
 
 
 def _stacks(
-    members: Members, local: LocalSteps
+    members: Members, local: LocalSteps, models: int
 ) -> Iterator[tuple[Stackable, list[tuple[Site, Tensor]]]]:
     """Cut the cohort into stacks of clients that have a problem and a batch length in common."""
     alike = defaultdict[tuple[int, int], list[tuple[Site, Tensor]]](list)
@@ -44,7 +46,7 @@ def _stacks(
         if state.x is not None and length:
             alike[id(site.problem), length].append((site, state.x))
     for (_, length), group in alike.items():
-        problem, step = group[0][0].problem, max(1, SAMPLES // length)
+        problem, step = group[0][0].problem, max(1, min(models, SAMPLES // length))
         stacks = [group[start : start + step] for start in range(0, len(group), step)]
         if isinstance(problem, Stackable):
             yield from ((problem, stack) for stack in stacks if len(stack) > 1)
