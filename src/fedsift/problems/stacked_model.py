@@ -28,9 +28,10 @@ POOLING = (nn.MaxPool2d, nn.AvgPool2d)
 def stacked_model(model: FlatModel, inputs: Tensor) -> Callable[[Tensor], Tensor] | None:
     """Return Y [C, d] -> outputs [C, B, out] at inputs [C, B, ...].
 
-    None for a network that is no plain sequence of known layers, or too large to gain by it.
+    None for a network that is no plain sequence of known layers, for inputs that are neither rows
+    nor images with channels, and where a batch is too large to gain by it.
     """
-    layers = _layers(model, images=inputs.ndim == 5)
+    layers = _layers(model, images=inputs.ndim == 5) if inputs.ndim in (3, 5) else None
     count, size = inputs.shape[:2]
     if layers is None or size * _largest_activation(model.module, inputs.shape[2:]) > LARGEST:
         return None
@@ -67,22 +68,28 @@ def _convolve(layer: nn.Conv2d, maps: Tensor, weight: Tensor, bias: Tensor | Non
 
 
 def _layers(model: FlatModel, *, images: bool) -> list[tuple[str, nn.Module]] | None:
-    """Return the layers in order, or None where one is not known here."""
+    """Return the layers in order, or None where one is not known here.
+
+    Types are compared exactly, since a subclass may compute something else; and a layer that
+    occurs twice is listed twice, which ``children()`` would not do.
+    """
     if type(model.module) is not nn.Sequential:
         return None
-    found, flat = list(model.module.named_children()), not images
+    found, flat = [*model.module._modules.items()], not images
     for name, layer in found:
+        kind = type(layer)
         if any(f"{name}.{own}" not in model.names for own, _ in layer.named_parameters()):
-            return None  # frozen: not in y
+            return None  # frozen, or shared with a layer before: not in y by this name
         if isinstance(layer, nn.Flatten):
-            known = (layer.start_dim, layer.end_dim) == (1, -1)
+            known = kind is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
             flat = True
         elif isinstance(layer, nn.Conv2d):
-            known = not flat and layer.groups == 1 and layer.padding_mode == "zeros"
-        elif isinstance(layer, POOLING):
-            known = not flat
+            known = kind is nn.Conv2d and layer.groups == 1 and layer.padding_mode == "zeros"
+            known = known and not flat
+        elif kind is nn.Linear:
+            known = flat
         else:
-            known = isinstance(layer, POINTWISE) or (flat and isinstance(layer, nn.Linear))
+            known = kind in POINTWISE or (kind in POOLING and not flat)
         if not known:
             return None
     return found if flat else None
@@ -96,7 +103,7 @@ def _largest_activation(module: nn.Module, shape: torch.Size) -> int:
     known = _LARGEST.setdefault(module, {})
     if shape not in known:
         h, sizes = torch.empty(1, *shape, device="meta"), []
-        for layer in copy.deepcopy(module).to("meta", torch.float32).children():
+        for layer in copy.deepcopy(module).to("meta", torch.float32)._modules.values():
             h = layer(h)
             sizes.append(h.numel())
         known[shape] = max(sizes)
