@@ -70,12 +70,11 @@ def _convolve(layer: nn.Conv2d, maps: Tensor, weight: Tensor, bias: Tensor | Non
 def _layers(model: FlatModel, *, images: bool) -> list[tuple[str, nn.Module]] | None:
     """Return the layers in order, or None where one is not known here.
 
-    Types are compared exactly, since a subclass may compute something else; and a layer that
-    occurs twice is listed twice, which ``children()`` would not do.
+    Types are compared exactly, since a subclass may compute something else.
     """
     if type(model.module) is not nn.Sequential:
         return None
-    found, flat = [*model.module._modules.items()], not images
+    found, flat = _in_order(model.module), not images
     for name, layer in found:
         kind = type(layer)
         if any(f"{name}.{own}" not in model.names for own, _ in layer.named_parameters()):
@@ -95,6 +94,11 @@ def _layers(model: FlatModel, *, images: bool) -> list[tuple[str, nn.Module]] | 
     return found if flat else None
 
 
+def _in_order(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return the layers of a sequence with their names; one that occurs twice is there twice."""
+    return [(name, layer) for name, layer in module._modules.items() if layer is not None]
+
+
 _LARGEST: WeakKeyDictionary[nn.Module, dict[torch.Size, int]] = WeakKeyDictionary()
 
 
@@ -103,7 +107,7 @@ def _largest_activation(module: nn.Module, shape: torch.Size) -> int:
     known = _LARGEST.setdefault(module, {})
     if shape not in known:
         h, sizes = torch.empty(1, *shape, device="meta"), []
-        for layer in copy.deepcopy(module).to("meta", torch.float32)._modules.values():
+        for _, layer in _in_order(copy.deepcopy(module).to("meta", torch.float32)):
             h = layer(h)
             sizes.append(h.numel())
         known[shape] = max(sizes)
