@@ -104,10 +104,12 @@ def test_the_outer_step_falls_like_one_over_k():
     assert OuterStep(0.1).at(1000).lr == 0.1
 
 
-def test_the_models_own_opinion_takes_over_as_the_step_falls():
+def test_the_models_own_opinion_takes_over_what_the_step_gives_up():
     outer = OuterStep(0.1, decay_after=10, self_paced=2.0)
     assert [round(outer.at(k).pace, 6) for k in (0, 9, 19, 99)] == [0.0, 0.0, 0.1, 0.18]
-    assert outer.at(99, trust=0.5).pace == pytest.approx(0.09)
+    for earned, lr, pace in ((0.0, 0.1, 0.0), (0.5, 0.055, 0.09), (1.0, 0.01, 0.18)):
+        move = outer.at(99, earned)
+        assert (move.lr, move.pace) == (pytest.approx(lr), pytest.approx(pace))
     assert OuterStep(0.1, decay_after=10).at(99).pace == 0.0
     own = Move(0.1, "gradient", pace=0.1).own(torch.tensor([0.0, 0.125, 0.25, 0.625, 1.0]))
     torch.testing.assert_close(own, torch.tensor([-0.1, -0.05, 0.0, 0.05, 0.1]))
@@ -120,7 +122,7 @@ def test_a_model_is_trusted_by_its_errors_on_the_validation_set(conv):
         labels[:errors] = (labels[:errors] + 1) % 3
         server = Server(conv.problem, Samples.of(conv.batch.inputs, labels))
         assert trust(server, conv.y) == pytest.approx(max(0.0, 1 - 10 * errors / 12))
-    assert trust(Server(quadratic_case().problem, None), conv.y) == 0.0
+    assert trust(Server(quadratic_case().problem, None), conv.y) == 1.0
 
 
 def test_an_unknown_rule_is_refused():

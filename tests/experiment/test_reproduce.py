@@ -81,10 +81,11 @@ def test_literal_steps_of_the_paper():
     assert steps == {("mnist", 0.01, 256), ("femnist", 0.01, 256), ("cifar10", 0.01, 32)}
 
 
-def test_the_papers_methods_take_the_papers_direction():
-    pulls = {job.config.method: job.config.self_paced for job in plan("fig1", "paper")}
-    assert {pulls[name] for name in OURS} == {0.0}
-    assert pulls["single-loop"] == Config().self_paced
+def test_the_papers_methods_take_the_papers_outer_step():
+    jobs = plan("fig1", "paper")
+    outer = {j.config.method: (j.config.outer_decay, j.config.self_paced) for j in jobs}
+    assert {outer[name] for name in OURS} == {(0, 0.0)}
+    assert outer["single-loop"] == (Config().outer_decay, Config().self_paced)
 
 
 def test_settings_reach_every_run():

@@ -62,14 +62,19 @@ class OuterStep:
     ``gradient``: x − η ∇h, as the paper writes it. ``scale-free``: x − η ∇h / rms(∇h). For sample
     weights ∇h has a factor 1/N, so that η = 0.1 would need thousands of rounds; dividing by the
     root mean square makes η the typical change of a weight in one round, whatever N, v and the
-    loss are. After ``decay_after`` rounds the step falls like 1/k (0: never): the weights then
-    settle instead of following the noise of a small validation set.
+    loss are. After ``decay_after`` rounds the step falls like 1/k (0: never, as in the paper): the
+    weights then settle instead of following the noise of a small validation set.
 
-    ``self_paced`` is ours: weights also move by c τ (η_0 − η_k) s(a), where a in [0, 1] says how
-    far the model itself shares a sample's label, in the mean over rounds, s runs from −1 to 1
-    (``Move.own``), and τ = max(0, 1 − 10 e) for a model that errs on a share e of the validation
-    set. So the hypergradient leads while the model is young, and what it has taught the model
-    settles the weights as it steps back: a step of self-paced learning. 0: the paper's step.
+    ``self_paced`` (c, ours) lets the model's own opinion take over what the step gives up, as far
+    as the model has earned it on the validation set:
+
+        η_k = η_0 − τ (η_0 − η_0 / max(1, k / decay_after)),      τ = max(0, 1 − 10 e)
+        x  += c (η_0 − η_k) s(a)
+
+    e is the model's share of errors there, a in [0, 1] says how far it shares a sample's label, in
+    the mean over rounds, and s runs from −1 to 1 (``Move.own``). So the hypergradient leads while
+    the model is young, however many rounds that takes, and what it has taught the model settles
+    the weights: a step of self-paced learning. With c = 0 nothing of this is done, and τ is 1.
     """
 
     lr: float = 0.1
@@ -84,20 +89,23 @@ class OuterStep:
     def at(self, k: int, trust: float = 1.0) -> Move:
         """Return the step of round k, with a model to be trusted so far (τ)."""
         slower = max(1.0, (k + 1) / self.decay_after) if self.decay_after else 1.0
-        lr = self.lr / slower
-        return Move(lr, self.rule, self.self_paced * trust * (self.lr - lr))
+        given_up = trust * (self.lr - self.lr / slower)
+        return Move(self.lr - given_up, self.rule, self.self_paced * given_up)
 
     def of_round(self, server: Server, y: Tensor, k: int) -> Move:
         """Return the step of round k at the model y."""
-        return self.at(k, trust(server, y) if self.self_paced else 0.0)
+        return self.at(k, trust(server, y) if self.self_paced else 1.0)
 
 
 @torch.no_grad()
 def trust(server: Server, y: Tensor) -> float:
-    """Return τ = max(0, 1 − 10 e), e being the share of clean samples that the model gets wrong."""
+    """Return τ = max(0, 1 − 10 e), e being the share of clean samples that the model gets wrong.
+
+    1 for a problem without labels to be right or wrong about.
+    """
     problem, validation = server.problem, server.validation
     if not (isinstance(problem, Composite) and isinstance(problem, HasAgreement)):
-        return 0.0
+        return 1.0
     agreement = problem.agreement(
         y.new_zeros(len(validation)), problem.outputs(y, validation), validation
     )

@@ -93,10 +93,10 @@ class Config:
         "scale-free", "outer", "step along ∇h or ∇h/rms(∇h)", choices=("scale-free", "gradient")
     )
     outer_decay: int = _key(
-        10, "outer", "rounds after which the outer step falls like 1/k; 0: never", low=0
+        10, "outer", "rounds after which the outer step may fall like 1/k; 0: never", low=0
     )
     self_paced: float = _key(
-        1.0, "outer", "c: the model's own opinion moves weights as η falls; 0: the paper's", low=0
+        1.0, "outer", "c: as η falls the model's own opinion takes over, once trusted; 0: no", low=0
     )
     initial_weight: float = _key(1.0, "outer", "weight to start from", low=0, high=1)
     focus_alpha: float = _key(1.0, "outer", "focus: how fast credibility falls with E", low=0)

@@ -11,8 +11,8 @@ rounds than the paper's plots for CIFAR-10 and FEMNIST. Its inner step and batch
 0.01 with batches of 256 learns too slowly by plain SGD; ``paper_steps`` gives the literal values.
 ``quick`` is small enough for minutes on two cores.
 
-The paper's three methods take the paper's outer direction (``self_paced = 0``); ``single-loop`` is
-ours and takes the project's defaults.
+The paper's three methods move the weights as the paper does, by a constant step along the
+hypergradient only; ``single-loop`` is ours and takes the project's defaults.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ SPLITS = ("iid", "non-iid")
 RATE = 20.0
 RATES = (1.0, 10.0, 100.0, 1000.0)
 OF_THE_PAPER = ("iter-topk", "iter-sketch", "non-iter")
+PAPER_OUTER = {"outer_decay": 0, "self_paced": 0.0}
 BASELINES = ("fedavg", "oracle", "focus", "preprocess")
 DECIDED = {  # by the figure or by an option of its own, so that a run's name tells them
     "dataset": "--datasets",
@@ -133,7 +134,7 @@ def plan(
     jobs = []
     for dataset, split, method, rate, seed in grid:
         keys = {"dataset": dataset, "split": split, "method": method, "seed": seed, "rate": rate}
-        keys |= {"self_paced": 0.0} if method in OF_THE_PAPER else {}
+        keys |= PAPER_OUTER if method in OF_THE_PAPER else {}
         keys |= {**sizes.keys, **sizes.by_dataset.get(dataset, {})}
         keys |= PAPER_STEPS[dataset] if paper_steps else {}
         keys |= {} if rounds is None else {"rounds": rounds}
