@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "reproduction"
 CALIBRATION = ROOT / "results" / "calibration.json"
 STEPS = ROOT / "results" / "paper-steps"
+LONGER = ROOT / "results" / "longer"
 PAGE = "docs/reproduction.md"
 MARK = re.compile(r"<!-- reproduction: (\w+) -->\n(?:\n?(?:\||No runs yet).*\n)*")
 
@@ -84,11 +85,24 @@ def steps() -> str:
     return markdown(["γ, batch", *(f"round {k}" for k in series["round"])], rows)
 
 
+def longer() -> str:
+    """Return accuracy by round of the runs that go on after the figures' last round."""
+    curves, rounds = load_curves(LONGER), range(30, 151, 30)
+    if not curves:
+        return "No runs yet.\n"
+    rows = [
+        [c.split, f"`{c.method}`", *(f"{c.spread('test_accuracy')['mean'][k]:.3f}" for k in rounds)]
+        for c in curves
+    ]
+    return markdown(["split", "method", *(f"round {k}" for k in rounds)], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     **{name: (lambda name=name: figure(name)) for name in LAYOUTS},  # type: ignore[misc]
     "detection": detection,
     "theory": theory,
     "steps": steps,
+    "longer": longer,
 }
 
 
