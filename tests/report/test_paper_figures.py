@@ -63,6 +63,26 @@ def test_a_line_is_the_mean_and_its_band_the_range_over_the_seeds(add, tmp_path)
     assert corners == {(5, 20), (5, 30), (10, 40), (10, 80)}
 
 
+def test_accuracy_is_shown_from_where_the_methods_are_after_a_quarter_of_the_rounds(add, tmp_path):
+    add("fedavg", [0.1, 0.5, 0.9, 0.8])
+    add("oracle", [0.3, 0.8, 0.9, 0.95])
+    (axes,) = draw("fig1", select("fig1", tmp_path)).axes
+    assert axes.get_ylim()[0] == pytest.approx(10 - 2)
+    add("fedavg", [0.1, 0.5, 0.9, 0.8, 0.8])
+    (axes,) = draw("fig1", select("fig1", tmp_path)).axes
+    assert axes.get_ylim()[0] == pytest.approx(30 - 2)
+    assert axes.get_ylim()[1] > 95
+
+
+def test_disagreement_is_in_the_table_but_hides_no_line(add, tmp_path):
+    add("fedavg", [0.2, 0.3])
+    add("disagreement", [0.2, 0.3], [0.5, 0.6])
+    curves = select("fig1", tmp_path)
+    assert [row[2] for row in table(curves)[1]] == ["`fedavg`", "`disagreement`"]
+    (axes,) = draw("fig1", curves).axes
+    assert [line.get_label() for line in axes.get_lines()] == ["fedavg"]
+
+
 def test_figure_2_has_a_row_per_method_and_a_line_per_rate(add, tmp_path):
     for method in ("non-iter", "iter-topk"):
         for rate in (1000.0, 1.0, 10.0):

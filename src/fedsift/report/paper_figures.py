@@ -3,12 +3,15 @@
     fig1          rows: datasets   columns: i.i.d., non-i.i.d.   lines: methods   y: test accuracy
     fig2, fig3    rows: methods    columns: i.i.d., non-i.i.d.   lines: rates     y: F1
 
-A line is the mean over the seeds and its band goes from the lowest to the highest of them.
+A line is the mean over the seeds and its band goes from the lowest to the highest of them. The axis
+of accuracy leaves out what is lower than any method after a quarter of the rounds: the methods
+differ by points at the end, and all of them start from chance. ``disagreement`` is in the tables
+only, since its model is FedAvg's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,6 +93,7 @@ def select(name: str, results: Path) -> list[Curve]:
 def draw(name: str, curves: Sequence[Curve]) -> Figure:
     """Draw a panel per row and split, with one legend below."""
     layout = LAYOUTS[name]
+    curves = [curve for curve in curves if curve.method != "disagreement"]
     rows = list(dict.fromkeys(layout.row(curve) for curve in curves))
     splits = [split for split in SPLITS if any(c.split == split for c in curves)]
     with style(), matplotlib.rc_context({"font.size": 9}):
@@ -102,6 +106,8 @@ def draw(name: str, curves: Sequence[Curve]) -> Figure:
                 _panel(axes, part, layout)
                 axes.set_title(f"{_heading(layout, row, curves)}, {SPLITS[split]}", fontsize=9)
             line[0].set_ylabel("F1" if layout.by_rate else "Test accuracy (%)")
+            if not layout.by_rate:  # panels of a row share their axis
+                line[0].set_ylim(_lowest(c for c in curves if layout.row(c) == row) - 2, None)
         for axes in panels[-1]:
             axes.set_xlabel("Round")
         handles = {str(line.get_label()): line for axes in panels.flat for line in axes.get_lines()}
@@ -146,6 +152,12 @@ def _panel(axes: Axes, curves: Sequence[Curve], layout: Layout) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
     if layout.by_rate:
         axes.set_ylim(0, 1)
+
+
+def _lowest(curves: Iterable[Curve]) -> float:
+    """Return the lowest accuracy, in per cent, that a curve has after a quarter of its rounds."""
+    means = [100 * curve.spread("test_accuracy")["mean"] for curve in curves]
+    return min(float(mean[mean.index >= mean.index.max() / 4].min()) for mean in means)
 
 
 def _look(curve: Curve, layout: Layout) -> tuple[str, Dash, str]:
