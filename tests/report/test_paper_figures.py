@@ -75,8 +75,10 @@ def test_accuracy_is_shown_from_where_the_methods_are_after_a_quarter_of_the_rou
 
 
 def test_disagreement_is_in_the_table_but_hides_no_line(add, tmp_path):
-    add("fedavg", [0.2, 0.3])
     add("disagreement", [0.2, 0.3], [0.5, 0.6])
+    (axes,) = draw("fig1", select("fig1", tmp_path)).axes
+    assert [line.get_label() for line in axes.get_lines()] == ["disagreement"]
+    add("fedavg", [0.2, 0.3])
     curves = select("fig1", tmp_path)
     assert [row[2] for row in table(curves)[1]] == ["`fedavg`", "`disagreement`"]
     (axes,) = draw("fig1", curves).axes

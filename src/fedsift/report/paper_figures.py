@@ -6,7 +6,7 @@
 A line is the mean over the seeds and its band goes from the lowest to the highest of them. The axis
 of accuracy leaves out what is lower than any method after a quarter of the rounds: the methods
 differ by points at the end, and all of them start from chance. ``disagreement`` is in the tables
-only, since its model is FedAvg's.
+only, unless it is alone: its model is FedAvg's.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def select(name: str, results: Path) -> list[Curve]:
 def draw(name: str, curves: Sequence[Curve]) -> Figure:
     """Draw a panel per row and split, with one legend below."""
     layout = LAYOUTS[name]
-    curves = [curve for curve in curves if curve.method != "disagreement"]
+    curves = [curve for curve in curves if curve.method != "disagreement"] or curves
     rows = list(dict.fromkeys(layout.row(curve) for curve in curves))
     splits = [split for split in SPLITS if any(c.split == split for c in curves)]
     with style(), matplotlib.rc_context({"font.size": 9}):
