@@ -93,7 +93,10 @@ class Config:
         "scale-free", "outer", "step along ∇h or ∇h/rms(∇h)", choices=("scale-free", "gradient")
     )
     outer_decay: int = _key(
-        10, "outer", "rounds after which the outer step may fall like 1/k; 0: never, nor self_paced", low=0
+        10,
+        "outer",
+        "rounds after which the outer step may fall like 1/k; 0: never, nor self_paced",
+        low=0,
     )
     self_paced: float = _key(
         1.0, "outer", "c: as η falls the model's own opinion takes over, once trusted; 0: no", low=0
