@@ -89,7 +89,9 @@ def test_the_papers_methods_take_the_papers_outer_step():
 
 
 def test_settings_reach_every_run():
-    jobs = plan("fig2", datasets=["digits"], seeds=[3], rounds=2, settings={"local_steps": 1})
+    given = {"datasets": ["digits"], "rates": [10, 100], "seeds": [3], "rounds": 2}
+    jobs = plan("fig2", **given, settings={"local_steps": 1})
+    assert values(jobs, "rate") == [10.0, 100.0]
     assert {(j.config.seed, j.config.rounds, j.config.local_steps) for j in jobs} == {(3, 2, 1)}
 
 
@@ -99,7 +101,8 @@ def test_settings_reach_every_run():
         ({"methods": ["fedagv"]}, "--methods has 'fedagv'.*did you mean 'fedavg'"),
         ({"datasets": ["imagenet"]}, "--datasets has 'imagenet'; choose from digits, mnist"),
         ({"splits": ["idd"]}, "--splits has 'idd'.*did you mean 'iid'"),
-        ({"settings": {"rate": 5}}, "--set rate would mix runs up; it is decided by the figure"),
+        ({"settings": {"rate": 5}}, "--set rate would mix runs up; it is decided by --rates"),
+        ({"rates": [7]}, "--rates has 7; fig1 has 20"),
         ({"settings": {"seed": 5}}, "--set seed .* by --seeds"),
         ({"settings": {"raet": 5}}, "unknown key 'raet'; did you mean 'rate'"),
         ({"rounds": 0}, "rounds is 0"),

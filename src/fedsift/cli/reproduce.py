@@ -36,7 +36,7 @@ examples:
   fedsift reproduce fig1                         minutes; embedded digits without FEDSIFT_DATA
   fedsift reproduce fig1 --scale paper --list    what it would run, and what is there
   fedsift reproduce fig1 --scale paper --datasets mnist --splits iid --seeds 0,1
-  fedsift reproduce fig2 --scale paper --methods iter-sketch,iter-topk
+  fedsift reproduce fig2 --scale paper --methods iter-sketch --rates 10,100
   fedsift reproduce fig1 --draw results/reproduction --out docs/images
   fedsift reproduce theory
 """
@@ -64,7 +64,9 @@ def add(commands: Any) -> None:
     parser.add_argument("--datasets", **names, help="only these")
     parser.add_argument("--splits", **names, help="only these of iid, non-iid")
     parser.add_argument("--methods", **names, help="only these, or further ones")
-    parser.add_argument("--seeds", metavar="N,N", type=_numbers, help="default: 0; paper: 0,1")
+    numbers = {"metavar": "N,N", "type": _numbers}
+    parser.add_argument("--rates", **numbers, help="only these of 1, 10, 100, 1000 (fig2, fig3)")
+    parser.add_argument("--seeds", **numbers, help="default: 0; paper: 0,1")
     parser.add_argument("--rounds", metavar="N", type=int, help="instead of the scale's")
     parser.add_argument(
         "--paper-steps", action="store_true", help="inner step 0.01 and batch 256 or 32, literally"
@@ -92,6 +94,7 @@ def handle(options: argparse.Namespace) -> int:
         datasets=options.datasets or (),
         splits=options.splits or (),
         methods=options.methods or (),
+        rates=options.rates or (),
         seeds=options.seeds or (),
         rounds=options.rounds,
         paper_steps=options.paper_steps,
@@ -139,7 +142,8 @@ def _draw(figure: str, results: Path, out: Path) -> int:
 
 
 def _theory(options: argparse.Namespace, out: Path) -> int:
-    given = ("datasets", "splits", "methods", "seeds", "rounds", "paper_steps", "set", "list")
+    grid = ("datasets", "splits", "methods", "rates", "seeds", "rounds")
+    given = (*grid, "paper_steps", "set", "list")
     if wrong := [name for name in given if getattr(options, name)]:
         raise InputError(f"theory makes no runs, so it takes no --{wrong[0].replace('_', '-')}")
     results = options.draw

@@ -40,7 +40,7 @@ DECIDED = {  # by the figure or by an option of its own, so that a run's name te
     "method": "--methods",
     "seed": "--seeds",
     "rounds": "--rounds",
-    "rate": "the figure",
+    "rate": "--rates",
 }
 
 
@@ -115,6 +115,7 @@ def plan(
     datasets: Sequence[str] = (),
     splits: Sequence[str] = (),
     methods: Sequence[str] = (),
+    rates: Sequence[float] = (),
     seeds: Sequence[int] = (),
     rounds: int | None = None,
     paper_steps: bool = False,
@@ -130,7 +131,10 @@ def plan(
     methods = _known("--methods", methods or drawn.methods, METHODS)
     if figure != "fig1" and (unable := [m for m in methods if not METHODS[m].learns_weights]):
         raise ConfigError(f"{figure} shows F1, but {unable[0]} learns no weights; leave it out")
-    grid = product(datasets, splits, methods, drawn.rates, seeds or sizes.seeds)
+    if strange := [rate for rate in rates if rate not in drawn.rates]:
+        known = ", ".join(f"{rate:g}" for rate in drawn.rates)
+        raise ConfigError(f"--rates has {strange[0]:g}; {figure} has {known}")
+    grid = product(datasets, splits, methods, rates or drawn.rates, seeds or sizes.seeds)
     jobs = []
     for dataset, split, method, rate, seed in grid:
         keys = {"dataset": dataset, "split": split, "method": method, "seed": seed, "rate": rate}
