@@ -31,29 +31,29 @@ def figure(name: str) -> str:
 
 
 def detection() -> str:
-    """Return the F1 of all that finds wrong labels on MNIST, central references included."""
-    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
-
-    def add(split: str, who: str, seed: int, f1: float | None) -> None:
-        if f1 is not None:
-            found.setdefault((split, who), []).append((seed, f1))
-
+    """Return the F1 of all that finds wrong labels, central references included."""
+    audits, found = _read(CALIBRATION), dict[tuple[str, str, str], list[tuple[int, float]]]()
     for curve in load_curves(RESULTS):
-        if (curve.dataset, curve.rate) == ("mnist", FIG1_RATE):
-            for run in curve.runs:
-                add(curve.split, f"weights of `{curve.method}`", run["seed"], run["f1"])
-    for split in ("iid", "non-iid"):
-        for seed in (0, 1):
-            audit = _read(CALIBRATION).get(f"mnist-{split}-single-loop-s{seed}", {})
-            add(split, "audit after `single-loop`", seed, audit.get("f1"))
-            central = _read(RESULTS / f"cleanlab-mnist-{split}-s{seed}.json").get("found", {})
-            for name, row in central.items():
-                add(split, f"all data in one place: {CENTRAL[name]}", seed, row["f1"])
+        if curve.rate != FIG1_RATE:
+            continue
+        for run in curve.runs:
+            said = {f"weights of `{curve.method}`": run["f1"]}
+            if curve.method == "single-loop":  # the central reference has no curve: it goes along
+                name = f"{curve.dataset}-{curve.split}-{{}}s{run['seed']}"
+                audit = audits.get(name.format("single-loop-"), {})
+                said["audit after `single-loop`"] = audit.get("f1")
+                central = _read(RESULTS / f"cleanlab-{name.format('')}.json").get("found", {})
+                for way, row in central.items():
+                    said[f"all data in one place: {CENTRAL[way]}"] = row["f1"]
+            for who, f1 in said.items():
+                if f1 is not None:
+                    key = (curve.dataset, curve.split, who)
+                    found.setdefault(key, []).append((run["seed"], f1))
     rows = [
-        [split, who, ", ".join(str(s) for s, _ in runs), over_seeds([f1 for _, f1 in runs], ".3f")]
-        for (split, who), runs in sorted(found.items(), key=lambda item: item[0][0])
+        [*key, ", ".join(str(seed) for seed, _ in runs), over_seeds([f1 for _, f1 in runs], ".3f")]
+        for key, runs in found.items()
     ]
-    return markdown(["split", "who", "seeds", "F1"], rows) if rows else "No runs yet.\n"
+    return markdown(["dataset", "split", "who", "seeds", "F1"], rows) if rows else "No runs yet.\n"
 
 
 CENTRAL = {
