@@ -50,6 +50,20 @@ def test_compressor_sends_d_over_rate_numbers(tiny, rate):
     assert sketch.feedback.compressor == CountSketch(LENGTH, 5, LENGTH // (5 * rate), 0)
 
 
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [
+        ({}, TopK),
+        ({"cohort": 1}, CountSketch),
+        ({"cohort": 1, "compressor": "topk"}, TopK),
+        ({"compressor": "count-sketch"}, CountSketch),
+    ],
+)
+def test_single_loop_keeps_errors_at_clients_only_if_all_take_part(tiny, keys, kind):
+    algorithm = METHODS["single-loop"].build(tiny("single-loop", **keys), LENGTH)
+    assert isinstance(algorithm.feedback.compressor, kind)
+
+
 @pytest.mark.parametrize("rate", [2, 10, 50])
 def test_sketched_system_has_about_d_over_rate_numbers(tiny, rate):
     estimator = METHODS["non-iter"].build(tiny("non-iter", rate=rate), LENGTH).estimator

@@ -107,6 +107,7 @@ def _compare(here, there, sites, clients=3):
     [
         ("fedavg", {}),
         ("single-loop", {}),
+        ("single-loop", {"cohort": 2}),
         ("single-loop", {"compressor": "topk", "cohort": 2}),
         ("iter-sketch", {"iterations": 3, "check_residual": True}),
         ("iter-topk", {"iterations": 2, "resample": True, "cohort": 2}),

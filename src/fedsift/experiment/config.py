@@ -112,7 +112,10 @@ class Config:
 
     rate: float = _key(20.0, "solver", "compression: d / numbers sent", low=1)
     compressor: str = _key(
-        "count-sketch", "solver", "of single-loop's products", choices=("count-sketch", "topk")
+        "auto",
+        "solver",
+        "of single-loop's products; auto: topk if all clients take part, else count-sketch",
+        choices=("auto", "topk", "count-sketch"),
     )
     iterations: int = _key(1, "solver", "solver iterations I a round", low=1)
     solver_lr: float = _key(0.1, "solver", "solver step α", low=0, open_low=True)

@@ -109,11 +109,12 @@ def _count_sketch(config: Config, length: int) -> CountSketch:
 
 
 def _single_loop(config: Config, length: int) -> Algorithm:
-    topk = config.compressor == "topk"
-    compressor = TopK.at_rate(length, config.rate) if topk else _count_sketch(config, length)
+    topk = TopK.at_rate(length, config.rate)
+    # Top-k's error is kept by the client: it grows old between two cohorts, and takes its memory.
+    kept = config.compressor == "topk" or (config.compressor == "auto" and not config.cohort)
     return SingleLoop(
-        feedback_for(compressor),
-        TopK.at_rate(length, config.rate),
+        feedback_for(topk if kept else _count_sketch(config, length)),
+        topk,
         config.solver_lr,
         _curvature(config),
         _local(config),
