@@ -240,7 +240,11 @@ def test_bad_data_is_named(changes, error, message):
         ({"rate": 0.5}, ConfigError, "fit: rate is 0.5; it must be at least 1"),
         ({"rounds": 0}, ConfigError, "rounds is 0; it must be at least 1"),
         ({"method": "oracle"}, DataError, "the oracle needs the true labels"),
-        ({"compressor": "count-sketch", "heavy": 10}, InputError, "heavy is 10, give at most the length 9"),
+        (
+            {"compressor": "count-sketch", "heavy": 10},
+            InputError,
+            "heavy is 10, give at most the length 9",
+        ),
         ({"cohort": 3}, ConfigError, "cohort is 3 but there are 2 clients"),
         ({"device": "tpu"}, ConfigError, "device is 'tpu'"),
     ],
