@@ -3,7 +3,7 @@
 | bytes | field |
 |---|---|
 | 4 | magic `fsft` |
-| 1 | version, 1 |
+| 1 | version, 2 |
 | 1 | kind: 1 dense, 2 sparse, 3 sketch, 4 scalars |
 | 1 | dtype: 1 float32, 2 float64, 3 float16, 4 bfloat16, 5 int64, 6 uint8 |
 | 1 | n, number of dimensions, at most 8 |
@@ -12,10 +12,13 @@
 | 8 | seed (sketch only) |
 | rest | data |
 
-The data of a dense tensor or a sketch is row-major. A sparse vector has shape [k]: k uint32
-indices, strictly ascending, then k values. Scalars are a flat JSON object in UTF-8, its bytes
-counted as a uint8 tensor of one dimension; values are bool, 64-bit int, float, str or null. NaN and
-infinities survive, as the literals `NaN`, `Infinity` and `-Infinity` of Python's json.
+The data of a dense tensor or a sketch is row-major. A sparse vector has shape [k]: its indices,
+strictly ascending, then k values. The indices are, whichever is shorter, k uint32, or by blocks of
+2^16: how many are in each block (uint32), then the last 16 bits of all k (uint16).
+
+Scalars are a flat JSON object in UTF-8, its bytes counted as a uint8 tensor of one dimension;
+values are bool, 64-bit int, float, str or null. NaN and infinities survive, as the literals `NaN`,
+`Infinity` and `-Infinity` of Python's json.
 
 `decode` trusts nothing: what does not parse exactly is a `WireError`, and it allocates no more than
 a small multiple of the bytes it was given.
@@ -31,6 +34,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -40,12 +44,12 @@ from fedsift.errors import WireError
 Scalar: TypeAlias = bool | int | float | str | None
 Scalars: TypeAlias = Mapping[str, Scalar]
 
-MAGIC, VERSION, MAX_DIMS = b"fsft", 1, 8
+MAGIC, VERSION, MAX_DIMS = b"fsft", 2, 8
 DENSE, SPARSE, SKETCH, SCALARS = 1, 2, 3, 4
 EXTRAS = {DENSE: 0, SPARSE: 1, SKETCH: 2, SCALARS: 0}  # fields after the shape
 NDIM = {SPARSE: 1, SKETCH: 2, SCALARS: 1}
 PREFIX = struct.Struct("<4sBBBB")
-INDEX_SIZE = 4
+INDEX_SIZE, LOW_SIZE, LOW_BITS = 4, 2, 16
 
 DTYPES = {
     1: torch.float32,
@@ -82,8 +86,22 @@ class _Header:
 
     @property
     def data_size(self) -> int:
-        per_number = self.dtype.itemsize + (INDEX_SIZE if self.kind == SPARSE else 0)
-        return self.count * per_number
+        return self.count * self.dtype.itemsize + self.indices_size
+
+    @property
+    def indices_size(self) -> int:
+        if self.kind != SPARSE:
+            return 0
+        per_index = LOW_SIZE if self.blocks else INDEX_SIZE
+        return self.blocks * INDEX_SIZE + self.count * per_index
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the indices of a sparse vector are sorted into; 0 if they come whole."""
+        if self.kind != SPARSE:
+            return 0
+        blocks = -(-self.extras[0] // 2**LOW_BITS)
+        return blocks if blocks * INDEX_SIZE < self.count * (INDEX_SIZE - LOW_SIZE) else 0
 
 
 def encode(payload: Payload | Scalars) -> bytes:
@@ -91,12 +109,13 @@ def encode(payload: Payload | Scalars) -> bytes:
     if isinstance(payload, Mapping):
         text = _dump(payload)
         return _Header(SCALARS, torch.uint8, (len(text),)).encode() + text
-    header = _header(payload).encode()
+    header = _header(payload)
     if isinstance(payload, Sparse):
         _check_indices(payload.indices, len(payload.values), payload.length)
-        indices = payload.indices.cpu().numpy().astype("<u4").data
-        return b"".join((header, indices, _bits(payload.values)))
-    return b"".join((header, _bits(payload.table if isinstance(payload, Sketch) else payload)))
+        indices = _pack(payload.indices.cpu().numpy(), header.blocks)
+        return b"".join((header.encode(), *indices, _bits(payload.values)))
+    values = payload.table if isinstance(payload, Sketch) else payload
+    return b"".join((header.encode(), _bits(values)))
 
 
 def size(payload: Payload | Scalars) -> int:
@@ -192,11 +211,32 @@ def _read(view: memoryview, dtype: torch.dtype) -> Tensor:
 
 
 def _read_sparse(header: _Header, body: memoryview) -> Sparse:
-    end = header.count * INDEX_SIZE
-    indices = torch.from_numpy(np.frombuffer(body[:end], "<u4").astype(np.int64))
+    end = header.indices_size
+    indices = torch.from_numpy(_unpack(body[:end], header.blocks, header.count))
     (length,) = header.extras
     _check_indices(indices, header.count, length)
     return Sparse(indices, _read(body[end:], header.dtype), length)
+
+
+def _pack(indices: npt.NDArray[np.int64], blocks: int) -> tuple[memoryview, ...]:
+    """Return ascending indices whole, or each block's number of them and their last bits."""
+    if not blocks:
+        return (indices.astype("<u4").data,)
+    counts = np.bincount(indices >> LOW_BITS, minlength=blocks)
+    return counts.astype("<u4").data, indices.astype("<u2").data
+
+
+def _unpack(view: memoryview, blocks: int, count: int) -> npt.NDArray[np.int64]:
+    counts = np.frombuffer(view[: blocks * INDEX_SIZE], "<u4").astype(np.int64)
+    rest = view[blocks * INDEX_SIZE :]
+    if not blocks:
+        return np.frombuffer(rest, "<u4").astype(np.int64)
+    if int(counts.sum()) != count:  # before anything of that size is made
+        raise WireError(
+            f"the blocks of a sparse vector have {int(counts.sum())} indices, but it has {count}"
+        )
+    low = np.frombuffer(rest, "<u2").astype(np.int64)
+    return low + np.repeat(np.arange(blocks) << LOW_BITS, counts)
 
 
 def _check_indices(indices: Tensor, count: int, length: int) -> None:
