@@ -76,7 +76,10 @@ SWEEPS = {
     "d": Sweep(
         (10**4, 10**5, 10**6, 10**7),
         lambda n: Case(
-            clients=3, samples=16, d=n, keys={"batch_size": 8, "curvature_batch": 8, "rate": 20}
+            clients=3,
+            samples=16,
+            d=n,
+            keys={"batch_size": 8, "curvature_batch": 8, "compressor": "count-sketch"},
         ),
     ),
     "iterations": Sweep(

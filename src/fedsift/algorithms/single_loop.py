@@ -9,6 +9,8 @@ and the server then steps y and v:
     y_k+1 = y_k + Σ_m (N_m / Σ N) (y^m_T − y_k)
     Δ     = U(α S_G + S(e_k)),   v_k+1 = v_k − (Δ + α δ v_k − α ∇_y F(y_k))
 
+With Top-k each client keeps the error of its own products (``compress/error_feedback.py``).
+
 At a fixed point Hv = ∇_y F, ∇_y G = 0 and ∇h = 0: the same solution as Algorithm 1's.
 
 Downlink: clients keep the last v, and get the compressed difference to it. What the compression
