@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from audit.conftest import CLASSES, EXACT, draw_site
-from fedsift.audit import Calibration, fit_temperature
-from fedsift.audit.calibration import posterior
+from fedsift.audit import Calibration
+from fedsift.audit.calibration import fit_temperature, posterior
 from fedsift.errors import InputError
 
 
@@ -76,6 +76,32 @@ def test_temperature_is_found(temperature):
     wrong_scale = site.probabilities**temperature
     wrong_scale /= wrong_scale.sum(axis=1, keepdims=True)
     assert fit_temperature(wrong_scale, site.truth) == pytest.approx(temperature, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("right", "skill"),
+    [(4, 1.0), (3, (0.5 / 0.75) ** 2), (1, 0.0), (0, 0.0)],  # of 4; chance is 1 of 4
+)
+def test_optimism_goes_with_the_models_skill(right, skill):
+    truth = np.arange(4)
+    said = np.where(truth < right, truth, (truth + 1) % 4)
+    calibration = Calibration.fit(0.1 + 0.6 * np.eye(4)[said], truth)
+    assert calibration.optimism == pytest.approx(skill * Calibration.optimism)
+    assert calibration.spread == pytest.approx(skill * Calibration.spread)
+
+
+def test_a_weak_model_does_not_suspect_every_label():
+    known, site = (draw_site(seed, samples=500, sharpness=2.0) for seed in (5, 6))
+    wrong = (site.labels != site.truth).mean()
+
+    def audit(calibration):
+        return posterior(site.probabilities, site.labels, calibration)
+
+    belief = audit(Calibration.fit(known.probabilities, known.truth))
+    _, low, high = belief.wrong_share()
+    assert low <= wrong <= high
+    assert (belief.right < 0.5).mean() < 0.6
+    assert (audit(Calibration()).right < 0.5).mean() > 0.95  # as if it had learned them by heart
 
 
 def test_calibration_is_read_back_from_json():

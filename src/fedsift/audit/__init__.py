@@ -1,6 +1,6 @@
 """From sample weights to the labels a person should look at."""
 
-from fedsift.audit.calibration import Calibration, fit_temperature
+from fedsift.audit.calibration import Calibration
 from fedsift.audit.exports import SUFFIXES, write_issues
 from fedsift.audit.issues import THRESHOLD, label_issues
 from fedsift.audit.site import SiteAudit, audit_site
@@ -13,7 +13,6 @@ __all__ = [
     "SiteAudit",
     "SiteSummary",
     "audit_site",
-    "fit_temperature",
     "label_issues",
     "write_issues",
 ]

@@ -13,8 +13,10 @@ A label ℓ of a site is right with probability 1 − ρ; a wrong one is any oth
 |        |               | it saw ℓ in training, so log p_ℓ/(1 − p_ℓ) is too high by about δ     |
 | C      | `classes`     | number of classes                                                     |
 
-No true label is used. δ cannot be seen without the truth: it is a constant with a spread, chosen
-on simulated noise (``docs/audit.md``), and the spread widens the intervals.
+No true label is used. δ cannot be seen without the truth: for a model that is always right it is a
+constant with a spread, chosen on simulated noise (``docs/audit.md``), and the spread widens the
+intervals. A model that has learned little cannot have learned labels by heart, so both shrink with
+the square of its accuracy above chance on the validation set.
 """
 
 from __future__ import annotations
@@ -52,6 +54,15 @@ class Calibration:
     optimism: float = 1.0
     spread: float = 0.5
     misfit: float = 1.5
+
+    @classmethod
+    def fit(cls, probabilities: Array, labels: Ints) -> Calibration:
+        """Fit what can be known of a model on clean held-out samples."""
+        chance = 1 / probabilities.shape[1]
+        accuracy = float((probabilities.argmax(axis=1) == labels).mean())
+        skill = max(0.0, (accuracy - chance) / (1 - chance)) ** 2
+        temperature = fit_temperature(probabilities, labels)
+        return cls(temperature, skill * cls.optimism, skill * cls.spread)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any] | None) -> Calibration:

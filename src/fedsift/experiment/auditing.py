@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fedsift.audit import Calibration, SiteAudit, audit_site, fit_temperature
+from fedsift.audit import Calibration, SiteAudit, audit_site
 from fedsift.data import FederatedData
 from fedsift.errors import InputError
 from fedsift.experiment.config import from_mapping, read_toml
@@ -36,7 +36,7 @@ def calibrate(setup: Setup, y: Tensor) -> Calibration:
     """Fit what the server knows of its model on its clean validation set."""
     inputs, labels = setup.data.validation
     probabilities = predict(setup.model, y, inputs).cpu().double()
-    return Calibration(fit_temperature(probabilities.numpy(), labels.numpy()))
+    return Calibration.fit(probabilities.numpy(), labels.numpy())
 
 
 def audit_clients(setup: Setup, y: Tensor) -> tuple[Calibration, list[SiteAudit]]:
@@ -118,13 +118,14 @@ def open_run(folder: Path) -> FinishedRun:
         raise InputError(
             f"{folder / 'model.safetensors'} is not the model of this run ({reason}); run it again"
         ) from None
-    calibration = summary.get("calibration")
     flat = FlatModel(module)
-    if calibration is None:  # a folder of an earlier version
+    if (known := summary.get("calibration")) is not None:
+        calibration = Calibration.from_mapping(known)
+    else:  # a folder of an earlier version
         inputs, labels = data.validation
         probabilities = predict(flat, flat.initial(), inputs).double().numpy()
-        calibration = {"temperature": fit_temperature(probabilities, labels.numpy())}
-    return FinishedRun(folder, data, flat, Calibration.from_mapping(calibration))
+        calibration = Calibration.fit(probabilities, labels.numpy())
+    return FinishedRun(folder, data, flat, calibration)
 
 
 def _audit(
