@@ -130,6 +130,10 @@ def save(figure: Figure, out: Path, name: str) -> list[Path]:
 
 
 def _panel(axes: Axes, curves: Sequence[Curve], layout: Layout) -> None:
+    if not curves:
+        axes.text(0.5, 0.5, "no runs", transform=axes.transAxes, ha="center", color="0.5")
+        axes.set_xticks([])
+        return
     factor = 1.0 if layout.by_rate else 100.0
     for curve in curves:
         spread = factor * curve.spread(layout.measure)
