@@ -47,7 +47,7 @@ from fedsift.experiment.setup import load_data
 from fedsift.federation.flower.rehearsal import Network, Rehearsal
 
 METHODS: dict[str, dict[str, Any]] = {
-    "single_loop": {"method": "single-loop", "rounds": 6},
+    "single_loop": {"method": "single-loop", "compressor": "count-sketch", "rounds": 6},
     "iter_sketch": {"method": "iter-sketch", "iterations": 5, "rounds": 3},
 }
 IDLE = 30.0  # seconds of listening while nothing runs
