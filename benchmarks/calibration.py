@@ -1,6 +1,7 @@
 """How far scores and intervals hold on simulated noise, from run folders.
 
     python -m benchmarks.calibration runs/mnist-* --out results/calibration.json
+    python -m benchmarks.calibration runs/mnist-* --optimism 0.5
 
 | key      | meaning                                                                              |
 |----------|--------------------------------------------------------------------------------------|
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +37,12 @@ def calibration_error(scores: npt.NDArray[Any], right: npt.NDArray[Any]) -> floa
     return float(sum(p.mean() * abs(scores[p].mean() - right[p].mean()) for p in parts if p.any()))
 
 
-def measure(folder: Path) -> dict[str, float]:
+def measure(folder: Path, optimism: float | None = None) -> dict[str, float]:
     """Audit every site of a run and compare with the truth."""
     run = open_run(folder)
+    if optimism is not None:
+        given = replace(run.calibration, optimism=optimism, spread=optimism / 2)
+        run = replace(run, calibration=given)
     scores, right, covered, width = [], [], 0, 0.0
     for client in run.clients:
         audit, truth = run.audit(client), run.data.clients[client].true_labels
@@ -64,9 +69,10 @@ def main() -> None:
     """Print a row per run."""
     parser = argparse.ArgumentParser(description="Check scores and intervals against the truth.")
     parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--optimism", type=float, help="δ instead of the run's own, spread δ/2")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    results = {run.name: measure(run) for run in options.runs}
+    results = {run.name: measure(run, options.optimism) for run in options.runs}
     print(f"{'run':24} {'ECE':>6} {'covered':>8} {'width':>6} {'F1':>6}")
     for name, row in results.items():
         covered = f"{row['covered']:.0f}/{row['sites']:.0f}"

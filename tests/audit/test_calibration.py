@@ -90,6 +90,11 @@ def test_optimism_goes_with_the_models_skill(right, skill):
     assert calibration.spread == pytest.approx(skill * Calibration.spread)
 
 
+def test_a_model_of_one_class_has_no_skill():
+    calibration = Calibration.fit(np.ones((3, 1)), np.zeros(3, dtype=np.int64))
+    assert (calibration.optimism, calibration.spread) == (0.0, 0.0)
+
+
 def test_a_weak_model_does_not_suspect_every_label():
     known, site = (draw_site(seed, samples=500, sharpness=2.0) for seed in (5, 6))
     wrong = (site.labels != site.truth).mean()

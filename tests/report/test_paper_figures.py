@@ -52,6 +52,15 @@ def test_figure_1_has_a_row_per_dataset_and_a_column_per_split(add, tmp_path):
     assert list(shown) == names
 
 
+def test_a_panel_without_runs_says_so(add, tmp_path):
+    add("fedavg", [0.2, 0.3], dataset="mnist", split="iid")
+    add("fedavg", [0.2, 0.3], dataset="femnist", split="non-iid")
+    shown = panels(draw("fig1", select("fig1", tmp_path)))
+    said = {name: [text.get_text() for text in axes.texts] for name, axes in shown.items()}
+    assert said["MNIST, non-i.i.d."] == said["FEMNIST, i.i.d."] == ["no runs"]
+    assert said["MNIST, i.i.d."] == said["FEMNIST, non-i.i.d."] == []
+
+
 def test_a_line_is_the_mean_and_its_band_the_range_over_the_seeds(add, tmp_path):
     add("fedavg", [0.2, 0.4])
     add("fedavg", [0.3, 0.8], seed=1)

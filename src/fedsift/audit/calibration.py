@@ -58,9 +58,10 @@ class Calibration:
     @classmethod
     def fit(cls, probabilities: Array, labels: Ints) -> Calibration:
         """Fit what can be known of a model on clean held-out samples."""
-        chance = 1 / probabilities.shape[1]
+        classes = probabilities.shape[1]
         accuracy = float((probabilities.argmax(axis=1) == labels).mean())
-        skill = max(0.0, (accuracy - chance) / (1 - chance)) ** 2
+        above_chance = (classes * accuracy - 1) / max(classes - 1, 1)
+        skill = max(0.0, above_chance) ** 2
         temperature = fit_temperature(probabilities, labels)
         return cls(temperature, skill * cls.optimism, skill * cls.spread)
 
