@@ -90,11 +90,12 @@ def longer() -> str:
     curves, rounds = load_curves(LONGER), range(30, 151, 30)
     if not curves:
         return "No runs yet.\n"
-    rows = [
-        [c.split, f"`{c.method}`", *(f"{c.spread('test_accuracy')['mean'][k]:.3f}" for k in rounds)]
-        for c in curves
-    ]
-    return markdown(["split", "method", *(f"round {k}" for k in rounds)], rows)
+    rows = []
+    for curve in curves:
+        seen = curve.spread("test_accuracy")["mean"]
+        shares = (f"{seen[k]:.3f}" if k in seen else "–" for k in rounds)
+        rows.append([curve.dataset, curve.split, f"`{curve.method}`", *shares])
+    return markdown(["dataset", "split", "method", *(f"round {k}" for k in rounds)], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {
