@@ -1,5 +1,6 @@
 """The tables of docs/reproduction.md are those of the files in results/."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -20,6 +21,13 @@ def test_a_changed_number_is_noticed():
     changed = TEXT[:start] + TEXT[start:].replace("| 0.", "| 1.")
     assert changed != TEXT
     assert SCRIPT["fill"](changed) == TEXT
+
+
+def test_the_claims_name_no_figure_that_the_tables_lack():
+    start, end = TEXT.index("| claim | here | evidence |"), TEXT.index("## Figure 1")
+    demo = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    in_tables = set(re.findall(r"\| (0\.\d{3})(?= [|(])", TEXT[end:] + demo))
+    assert set(re.findall(r"0\.\d{3}", TEXT[start:end])) <= in_tables
 
 
 def test_the_page_shows_the_scales_as_they_are():
