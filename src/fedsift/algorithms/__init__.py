@@ -1,5 +1,6 @@
 """The methods: one round each, written against ``federation.ask``."""
 
+from fedsift.algorithms.clean_set import HeadStart
 from fedsift.algorithms.comm_fedbio import CommFedBiO, OuterStep
 from fedsift.algorithms.disagreement import Disagreement
 from fedsift.algorithms.fedavg import FedAvg, LocalSteps
@@ -14,6 +15,7 @@ __all__ = [
     "Disagreement",
     "FedAvg",
     "Focus",
+    "HeadStart",
     "LocalSteps",
     "OuterStep",
     "Preprocess",

@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, local_sgd, next_y
+from fedsift.algorithms.clean_set import fit, split_validation
+from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.compress import Payload
-from fedsift.errors import ConfigError, RunError
 from fedsift.messages import Action, Cohort, Federation, Request
 from fedsift.randomness import generator
 from fedsift.sample_losses import sample_losses
@@ -90,22 +90,9 @@ class Preprocess:
 
     def _train_benchmark(self, server: Server, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return y_B and its losses on the part of the validation set it was not trained on."""
-        n = len(server.validation)
-        cut = int(self.share * n)
-        if not 0 < cut < n:
-            raise ConfigError(
-                f"the validation set has {n} samples, too few to train a benchmark model on some "
-                "and measure it on others; give preprocess a larger one"
-            )
-        order = torch.randperm(n, generator=generator(server.seed, "benchmark split"))
-        part, rest = server.validation.take(order[:cut]), server.validation.take(order[cut:])
-        trust = torch.ones_like(server.problem.initial_x(server.validation))
+        part, rest = split_validation(server, self.share, "benchmark")
         source = generator(server.seed, "benchmark batches")
-        y, _ = local_sgd(server.problem, trust, y, part, self.benchmark, source)
-        if not bool(torch.isfinite(y).all()):
-            raise RunError(
-                f"the benchmark model is not finite; lower inner_lr (now {self.benchmark.lr:g})"
-            )
+        y = fit(server, y, part, self.benchmark, source, "the benchmark model")
         return y, sample_losses(server.problem, y, rest)
 
 

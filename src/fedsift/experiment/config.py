@@ -87,6 +87,12 @@ class Config:
     local_steps: int = _key(5, "inner", "local steps T", low=1)
     inner_lr: float = _key(0.1, "inner", "inner step γ", low=0, open_low=True)
     batch_size: int = _key(64, "inner", "samples a local step; 0: all", low=0)
+    head_start: int = _key(
+        500,
+        "inner",
+        "most steps of the bilevel methods on half the validation set before round 0; 0: none",
+        low=0,
+    )
 
     outer_lr: float = _key(0.1, "outer", "outer step η", low=0, open_low=True)
     outer_rule: str = _key(

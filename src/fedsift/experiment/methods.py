@@ -12,6 +12,7 @@ from fedsift.algorithms import (
     Disagreement,
     FedAvg,
     Focus,
+    HeadStart,
     LocalSteps,
     OuterStep,
     Preprocess,
@@ -50,6 +51,12 @@ def _outer(config: Config) -> OuterStep:
     return OuterStep(config.outer_lr, config.outer_rule, config.outer_decay, config.self_paced)
 
 
+def _ahead(config: Config, algorithm: Algorithm) -> Algorithm:
+    if not config.head_start:
+        return algorithm
+    return HeadStart(algorithm, replace(_local(config), steps=config.head_start))
+
+
 def _fedavg(config: Config, length: int) -> Algorithm:  # noqa: ARG001
     return FedAvg(_local(config))
 
@@ -72,7 +79,8 @@ def _comm_fedbio(
     estimator: Callable[[Config, int], Estimator],
 ) -> Callable[[Config, int], Algorithm]:
     def build(config: Config, length: int) -> Algorithm:
-        return CommFedBiO(estimator(config, length), _local(config), _outer(config))
+        algorithm = CommFedBiO(estimator(config, length), _local(config), _outer(config))
+        return _ahead(config, algorithm)
 
     return build
 
@@ -112,7 +120,7 @@ def _single_loop(config: Config, length: int) -> Algorithm:
     topk = TopK.at_rate(length, config.rate)
     # Top-k's error is kept by the client: it grows old between two cohorts, and takes its memory.
     kept = config.compressor == "topk" or (config.compressor == "auto" and not config.cohort)
-    return SingleLoop(
+    algorithm = SingleLoop(
         feedback_for(topk if kept else _count_sketch(config, length)),
         topk,
         config.solver_lr,
@@ -120,6 +128,7 @@ def _single_loop(config: Config, length: int) -> Algorithm:
         _local(config),
         _outer(config),
     )
+    return _ahead(config, algorithm)
 
 
 def _non_iterative(config: Config, length: int) -> Estimator:

@@ -32,7 +32,7 @@ SPLITS = ("iid", "non-iid")
 RATE = 20.0
 RATES = (1.0, 10.0, 100.0, 1000.0)
 OF_THE_PAPER = ("iter-topk", "iter-sketch", "non-iter")
-PAPER_OUTER = {"outer_decay": 0, "self_paced": 0.0}
+PAPER_PLAIN = {"outer_decay": 0, "self_paced": 0.0, "head_start": 0}
 BASELINES = ("fedavg", "oracle", "focus", "preprocess")
 DECIDED = {  # by the figure or by an option of its own, so that a run's name tells them
     "dataset": "--datasets",
@@ -138,7 +138,7 @@ def plan(
     jobs = []
     for dataset, split, method, rate, seed in grid:
         keys = {"dataset": dataset, "split": split, "method": method, "seed": seed, "rate": rate}
-        keys |= PAPER_OUTER if method in OF_THE_PAPER else {}
+        keys |= PAPER_PLAIN if method in OF_THE_PAPER else {}
         keys |= {**sizes.keys, **sizes.by_dataset.get(dataset, {})}
         keys |= PAPER_STEPS[dataset] if paper_steps else {}
         keys |= {} if rounds is None else {"rounds": rounds}
