@@ -29,7 +29,7 @@ def peak(clients: int, method: str) -> float:
     ]
     few = (images[:100], labels[:100])
     federated = FederatedData("random", members, few, few, tuple("0123456789"))
-    config = Config(method=method, rounds=ROUNDS, cohort=COHORT)
+    config = Config(method=method, rounds=ROUNDS, cohort=COHORT, head_start=0)
     setup = from_data(config, federated, build_model("digits_cnn", (1, 8, 8), 10, seed=0))
     state = setup.initial_state()
     for k in range(ROUNDS):

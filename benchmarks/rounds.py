@@ -68,7 +68,7 @@ def runner(
 ) -> Runner:
     """Make a method ready on the paper's setting."""
     local = {"local_steps": STEPS, "inner_lr": LR, "batch_size": BATCH, "l2": L2}
-    config = Config(method=method, compressor=compressor, **local)
+    config = Config(method=method, compressor=compressor, head_start=0, **local)
     shape = tuple(federated.clients[0].inputs.shape[1:])
     setup = from_data(config, federated, build_model(model, shape, 10, seed=0))
     setup.federation.pool = pool  # type: ignore[union-attr]

@@ -36,8 +36,8 @@ class ConvCase:
     v: Tensor
 
 
-@pytest.fixture(scope="session")
-def conv() -> ConvCase:
+@pytest.fixture(scope="session", params=[0.0, 0.7], ids=["plain", "bootstrap"])
+def conv(request: pytest.FixtureRequest) -> ConvCase:
     source = generator(0, "conv case")
 
     def normal(*shape: int) -> Tensor:
@@ -47,7 +47,7 @@ def conv() -> ConvCase:
         *(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.Flatten(), nn.Linear(16, 3)),
     ).double()
-    problem = Reweighting(FlatModel(net), l2=1e-3)
+    problem = Reweighting(FlatModel(net), l2=1e-3, bootstrap=request.param)
     n = 12
     labels = torch.randint(3, (n,), generator=source)
     x = torch.rand(n, dtype=torch.float64, generator=source)

@@ -20,8 +20,9 @@ def _dense_gauss_newton(case):
     problem, batch = case.problem, case.batch
     J = jacrev(lambda y: problem.outputs(y, batch))(case.y)
     p = problem.outputs(case.y, batch).softmax(dim=1)
-    # The softmax's Hessian by hand: λ_j (diag(p) − p pᵀ) / N.
-    Q = (torch.diag_embed(p) - p.unsqueeze(2) * p.unsqueeze(1)) * case.x[:, None, None] / len(batch)
+    # The softmax's Hessian by hand: (λ_j + κ (1 − λ_j)) (diag(p) − p pᵀ) / N.
+    mass = case.x + problem.bootstrap * (1 - case.x)
+    Q = (torch.diag_embed(p) - p.unsqueeze(2) * p.unsqueeze(1)) * mass[:, None, None] / len(batch)
     G = torch.einsum("nid,nij,nje->de", J, Q, J)
     return G + problem.l2 * torch.eye(len(case.y)).double()
 

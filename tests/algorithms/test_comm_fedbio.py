@@ -70,7 +70,11 @@ def test_one_round_with_private_weights_follows_the_equations(conv):
     Q = (torch.diag_embed(p) - p.unsqueeze(2) * p.unsqueeze(1)) / n
     H = torch.einsum("nid,nij,nje->de", J, Q, J) + 0.101 * torch.eye(len(y)).double()
     v = torch.linalg.solve(H, grad(lambda y_: problem.outer_loss(ones, y_, pooled))(y))
-    scores = jacrev(lambda y_: problem.sample_losses(y_, pooled))(y) @ v
+    own = Samples.of(pooled.inputs, p.argmax(dim=1))
+    with_label, with_own = (
+        jacrev(lambda y_, b=batch: problem.sample_losses(y_, b))(y) @ v for batch in (pooled, own)
+    )
+    scores = with_label - problem.bootstrap * with_own
     expected = (ones + 3.0 * scores / n).clamp(0, 1)
     weights = torch.cat([federation.state(m).x for m in (0, 1)]).double()
     torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-6)

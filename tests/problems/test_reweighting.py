@@ -16,13 +16,24 @@ def _cross(conv, batch, total):
     return cross_pass(conv.problem, conv.x, conv.y, batch, conv.v, total)
 
 
+def _own(conv):
+    """Return the samples with the classes that the model takes them for."""
+    likeliest = conv.problem.outputs(conv.y, conv.batch).argmax(dim=1)
+    assert 0 < int((likeliest == conv.batch.labels).sum()) < len(likeliest)
+    return Samples.of(conv.batch.inputs, likeliest)
+
+
 def test_scores_are_inner_products_of_sample_gradients(conv):
-    n = len(conv.batch)
+    n, own = len(conv.batch), _own(conv)
     scores = n * _cross(conv, conv.batch, n).value
+
+    def slope(batch, j):
+        one = batch.take(torch.tensor([j]))
+        return grad(lambda y: conv.problem.sample_losses(y, one).sum())(conv.y) @ conv.v
+
     for j in range(n):
-        one = conv.batch.take(torch.tensor([j]))
-        gradient = grad(lambda y, s=one: conv.problem.sample_losses(y, s).sum())(conv.y)
-        assert abs(scores[j] - gradient @ conv.v) < 1e-10
+        expected = slope(conv.batch, j) - conv.problem.bootstrap * slope(own, j)
+        assert abs(scores[j] - expected) < 1e-10
 
 
 def test_cross_product_matches_finite_differences_in_the_weights(conv):
@@ -69,9 +80,11 @@ def test_the_loss_of_a_pool_is_the_weighted_mean_of_its_parts(conv):
 
 def test_inner_loss_is_the_weighted_mean_with_weight_decay(conv):
     module = conv.problem.model.to_module(conv.y)
+    kappa, own = conv.problem.bootstrap, _own(conv).labels
     losses = [
         w * cross_entropy(module(i[None]), t[None])
-        for w, i, t in zip(conv.x, conv.batch.inputs, conv.batch.labels, strict=True)
+        + kappa * (1 - w) * cross_entropy(module(i[None]), o[None])
+        for w, i, t, o in zip(conv.x, conv.batch.inputs, conv.batch.labels, own, strict=True)
     ]
     decay = 0.5 * 1e-3 * sum(p.square().sum() for p in module.parameters())
     expected = sum(losses) / len(losses) + decay

@@ -45,6 +45,7 @@ class Case:
 
     def hello(self, next_round=0, **changes):
         settings = {"seed": 5, "l2": CONFIG.l2, "initial_weight": 1.0, "parameters": 15}
+        settings["bootstrap"] = CONFIG.bootstrap
         settings |= {"classes": 3, "model": "linear", "attempt": str(next(self.attempts))}
         about = About("run", next_round, 0, HELLO)
         envelope = wire.encode({**settings, **changes, "next_round": next_round})
@@ -68,7 +69,7 @@ def case(tmp_path):
     inputs = torch.randn(12, 4, generator=generator(0, "inputs"))
     labels = torch.randint(3, (12,), generator=generator(0, "labels"))
     module = load_model("auto", (4,))
-    problem = Reweighting(FlatModel(module("linear", 3)), l2=CONFIG.l2)
+    problem = Reweighting(FlatModel(module("linear", 3)), l2=CONFIG.l2, bootstrap=CONFIG.bootstrap)
     batch = Samples.of(inputs, labels)
     federation = Recorder([Site(0, problem, batch, 5)], pool=False)
     algorithm = METHODS[CONFIG.method].build(CONFIG, 15)

@@ -107,6 +107,13 @@ class Config:
     self_paced: float = _key(
         1.0, "outer", "c: as η falls the model's own opinion takes over, once trusted; 0: no", low=0
     )
+    bootstrap: float = _key(
+        1.0,
+        "outer",
+        "κ: what a label loses in weight goes to the class the model takes instead; 0: nowhere",
+        low=0,
+        high=1,
+    )
     initial_weight: float = _key(1.0, "outer", "weight to start from", low=0, high=1)
     focus_alpha: float = _key(1.0, "outer", "focus: how fast credibility falls with E", low=0)
     preprocess_steps: int = _key(

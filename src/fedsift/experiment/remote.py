@@ -65,6 +65,7 @@ def execute_remotely(
             "seed": config.seed,
             "l2": config.l2,
             "initial_weight": config.initial_weight,
+            "bootstrap": config.bootstrap,
             "parameters": setup.model.length,
             "classes": setup.data.classes,
             "model": "" if place is not None and place.own_model else config.model,

@@ -108,7 +108,7 @@ def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
     _check_cohort(config, len(data.clients))
     where = device.resolve(config.device)
     model = FlatModel(module, where)
-    problem = Reweighting(model, l2=config.l2, initial_weight=config.initial_weight)
+    problem = Reweighting(model, config.l2, config.initial_weight, config.bootstrap)
     method = METHODS[config.method]
     clients = _clean_only(data.clients) if method.needs_truth else data.clients
     sites = [

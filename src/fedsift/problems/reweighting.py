@@ -1,10 +1,15 @@
 """Noisy labels (Eq. 5 of the paper): one weight in [0, 1] per training sample.
 
-    g_m(λ, ω) = 1/N_m Σ_j λ_j ℓ(ω; s_j) + l2/2 ‖ω‖²        F(ω) = ℓ(ω; D_val)
-    ∂/∂λ_j ⟨∇_ω g_m, v⟩ = ⟨∇ℓ_j, v⟩ / N_m
+    g_m(λ, ω) = 1/N_m Σ_j [λ_j ℓ_j + κ (1 − λ_j) ℓ'_j] + l2/2 ‖ω‖²        F(ω) = ℓ(ω; D_val)
+    ∂/∂λ_j ⟨∇_ω g_m, v⟩ = ⟨∇ℓ_j − κ ∇ℓ'_j, v⟩ / N_m
+
+ℓ_j is the cross-entropy of sample j with its label. The paper has κ = 0. With κ > 0 (ours) what a
+label loses in weight goes to the class that the model takes instead, ℓ'_j, as in the hard
+bootstrapping of Reed et al. (2015), but with λ learned: a sample with a wrong label is still a
+sample. The class is a constant to every derivative.
 
 The cross product needs ⟨∇ℓ_j, v⟩ for all samples: one forward-mode pass along v gives all of
-them, because ∇ℓ_j = Jᵀ(p_j − e_j).
+them, because ∇ℓ_j = Jᵀ(p_j − e_j), and ∇ℓ'_j the same with the e of the other class.
 """
 
 from __future__ import annotations
@@ -22,11 +27,15 @@ from fedsift.problems.stacked_model import stacked_model
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs and labels; ``positions`` says which entry of x weighs each sample."""
+    """Inputs and labels; ``positions`` says which entry of x weighs each sample.
+
+    ``scale`` is what each sample counts in a mean over samples; None: all alike.
+    """
 
     inputs: Tensor
     labels: Tensor
     positions: Tensor
+    scale: Tensor | None = None
 
     @classmethod
     def of(cls, inputs: Tensor, labels: Tensor) -> Samples:
@@ -39,7 +48,8 @@ class Samples:
     def take(self, positions: Tensor) -> Samples:
         """Return the samples at these positions."""
         at = positions.to(self.labels.device)
-        return Samples(self.inputs[at], self.labels[at], self.positions[at])
+        scale = None if self.scale is None else self.scale[at]
+        return Samples(self.inputs[at], self.labels[at], self.positions[at], scale)
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,7 @@ class Reweighting:
     model: FlatModel
     l2: float = 1e-3
     initial_weight: float = 1.0
+    bootstrap: float = 0.0
     x_is_private: bool = True
 
     def initial_x(self, batch: Samples) -> Tensor:
@@ -68,9 +79,9 @@ class Reweighting:
         return cross_entropy(self.outputs(y, batch), batch.labels, reduction="none")
 
     def output_loss(self, x: Tensor, outputs: Tensor, batch: Samples) -> Tensor:
-        """Return the mean of λ_j ℓ_j, convex in the logits because λ ≥ 0."""
-        losses = cross_entropy(outputs, batch.labels, reduction="none")
-        return (x[batch.positions] * losses).mean()
+        """Return the mean of λ_j ℓ_j + κ (1 − λ_j) ℓ'_j, convex in the logits as 0 ≤ λ ≤ 1."""
+        losses = self._weighted(x[batch.positions], outputs, batch.labels)
+        return (losses if batch.scale is None else batch.scale * losses).mean()
 
     def inner_loss(self, x: Tensor, y: Tensor, batch: Samples) -> Tensor:
         """Return g_m(x, y)."""
@@ -81,11 +92,14 @@ class Reweighting:
         return cross_entropy(self.outputs(y, batch), batch.labels)
 
     def cross_from(self, x: Tensor, outputs: Tensor, along: Tensor, batch: Samples) -> Tensor:
-        """Return ∇²_xy g_m v from J v: the score of sample j is (p_j − e_j)·(J v)_j."""
-        slope = outputs.softmax(dim=1).scatter_add(
-            1, batch.labels[:, None], -outputs.new_ones(len(batch), 1)
-        )
-        scores = (slope * along).sum(dim=1)
+        """Return ∇²_xy g_m v from J v: ((1 − κ) p_j − e_j + κ e'_j)·(J v)_j for sample j."""
+        at, own = batch.labels[:, None], outputs.argmax(dim=1, keepdim=True)
+        scores = self.bootstrap * along.gather(1, own) - along.gather(1, at)
+        if self.bootstrap != 1:
+            scores = scores + (1 - self.bootstrap) * (outputs.softmax(dim=1) * along).sum(
+                dim=1, keepdim=True
+            )
+        scores = scores.squeeze(1)
         return self._at(x, scores / len(batch), batch)
 
     def agreement(self, x: Tensor, outputs: Tensor, batch: Samples) -> Tensor:
@@ -95,17 +109,18 @@ class Reweighting:
     def pool(self, parts: Sequence[tuple[Tensor, Samples, float]]) -> tuple[Tensor, Samples]:
         """Return the samples of several clients as one batch.
 
-        Weights are scaled by share · n / n_m: the pool's mean is then that of the clients' means.
+        Each counts share · n / n_m: the pool's mean is then that of the clients' means.
         """
         n = sum(len(batch) for _, batch, _ in parts)
-        start, xs, positions = 0, [], []
+        start, positions, scales = 0, [], []
         for x, batch, share in parts:
-            xs.append(x * (share * n / max(len(batch), 1)))
+            scales.append(torch.full_like(x[batch.positions], share * n / max(len(batch), 1)))
             positions.append(batch.positions + start)
             start += len(x)
         inputs = torch.cat([batch.inputs for _, batch, _ in parts])
         labels = torch.cat([batch.labels for _, batch, _ in parts])
-        return torch.cat(xs), Samples(inputs, labels, torch.cat(positions))
+        pooled = Samples(inputs, labels, torch.cat(positions), torch.cat(scales))
+        return torch.cat([x for x, _, _ in parts]), pooled
 
     def stack(self, parts: Sequence[tuple[Tensor, Samples]]) -> Callable[[Tensor], Tensor] | None:
         """Return the clients' inner losses as a function of the rows of Y, one a client."""
@@ -117,11 +132,18 @@ class Reweighting:
         weights = torch.stack([x[batch.positions] for x, batch in parts])
 
         def losses(ys: Tensor) -> Tensor:
-            logits = outputs(ys).flatten(0, 1)
-            each = cross_entropy(logits, labels.flatten(), reduction="none").view_as(weights)
-            return (weights * each).mean(dim=1) + 0.5 * self.l2 * ys.square().sum(dim=1)
+            each = self._weighted(weights.flatten(), outputs(ys).flatten(0, 1), labels.flatten())
+            return each.view_as(weights).mean(dim=1) + 0.5 * self.l2 * ys.square().sum(dim=1)
 
         return losses
+
+    def _weighted(self, weights: Tensor, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return λ_j ℓ_j + κ (1 − λ_j) ℓ'_j per sample."""
+        losses = weights * cross_entropy(outputs, labels, reduction="none")
+        if not self.bootstrap:
+            return losses
+        own = cross_entropy(outputs, outputs.argmax(dim=1), reduction="none")
+        return losses + self.bootstrap * (1 - weights) * own
 
     def _at(self, x: Tensor, values: Tensor, batch: Samples) -> Tensor:
         """Return a vector like x with these values at the batch's positions, else zero."""

@@ -52,6 +52,7 @@ SETTINGS = {
     "seed": int,
     "l2": float,
     "initial_weight": float,
+    "bootstrap": float,
     "parameters": int,
     "classes": int,
     "model": str,
@@ -84,7 +85,8 @@ class _Run:
         self.folder = folder
         self.settings = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         self.model = _model(holdings, self.settings)
-        problem = Reweighting(self.model, self.settings["l2"], self.settings["initial_weight"])
+        terms = (self.settings[key] for key in ("l2", "initial_weight", "bootstrap"))
+        problem = Reweighting(self.model, *terms)
         inputs = holdings.inputs
         if inputs.ndim == 4:  # the layout of the in-process federation, for the same rounding
             inputs = inputs.contiguous(memory_format=torch.channels_last)
