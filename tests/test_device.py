@@ -82,7 +82,8 @@ def test_local_steps_stay_on_the_device(elsewhere):
 def test_the_outer_step_stays_on_the_device(elsewhere):
     problem, x, *_ = elsewhere
     move = Move(0.1, "scale-free", pace=0.05)
-    moved = problem.project(x - move.change(torch.zeros_like(x)) + move.own(torch.zeros_like(x)))
+    zeros = torch.zeros_like(x)
+    moved = problem.project(x - move.change(zeros) + move.own(x, zeros))
     assert moved.device.type == "meta"
 
 

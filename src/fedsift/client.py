@@ -176,7 +176,7 @@ def _moved(site: Site, x: Tensor, cross: Cross, state: SiteState, request: Reque
     new = x - move.change(-share * cross.value)
     agreement = _averaged(state.agreement, cross.agreement)
     if agreement is not None:
-        new = new + move.own(agreement)
+        new = new + move.own(x, agreement)
     new = site.problem.project(new)
     average = _averaged(state.average, new)
     return {}, {}, replace(state, x=new, average=average, agreement=agreement)

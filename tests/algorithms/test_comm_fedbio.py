@@ -115,8 +115,19 @@ def test_the_models_own_opinion_takes_over_what_the_step_gives_up():
         move = outer.at(99, earned)
         assert (move.lr, move.pace) == (pytest.approx(lr), pytest.approx(pace))
     assert OuterStep(0.1, decay_after=10).at(99).pace == 0.0
-    own = Move(0.1, "gradient", pace=0.1).own(torch.tensor([0.0, 0.125, 0.25, 0.625, 1.0]))
-    torch.testing.assert_close(own, torch.tensor([-0.1, -0.05, 0.0, 0.05, 0.1]))
+
+
+def test_the_models_own_opinion_pulls_a_weight_towards_it():
+    agreement, x = (
+        torch.tensor([0.0, 0.125, 0.25, 0.625, 1.0]),
+        torch.tensor([0.5, 0.5, 0.5, 0.0, 1]),
+    )
+    move = Move(0.1, "gradient", pace=0.1)
+    pull = move.own(x, agreement)
+    torch.testing.assert_close(pull, torch.tensor([-0.1, -0.05, 0.0, 0.15, 0.0]))
+    for _ in range(100):
+        x = x + move.own(x, agreement)
+    torch.testing.assert_close(x, torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]))
 
 
 def test_a_model_is_trusted_by_its_errors_on_the_validation_set(conv):

@@ -41,14 +41,18 @@ class Move:
         rms = hypergradient.square().mean().sqrt()
         return torch.where(rms > 0, self.lr * hypergradient / rms, torch.zeros_like(hypergradient))
 
-    def own(self, agreement: Tensor) -> Tensor:
+    def own(self, x: Tensor, agreement: Tensor) -> Tensor:
         """Return what to add to the weights for the model's own opinion of their labels.
 
-        From −pace where it is sure of another class to +pace where it is sure of this one; zero at
-        ¼, not at ½: a right label that is dropped can never be learned.
+        A pull towards t(a): 0 where it is sure of another class, 1 where it is sure of this one, ½
+        at a = ¼, not at ½: a right label that is dropped can never be learned.
         """
-        over = agreement - NEUTRAL
-        return self.pace * torch.where(over > 0, over / (1 - NEUTRAL), over / NEUTRAL)
+        target = torch.where(
+            agreement < NEUTRAL,
+            agreement / (2 * NEUTRAL),
+            (agreement + 1 - 2 * NEUTRAL) / (2 - 2 * NEUTRAL),
+        )
+        return 2 * self.pace * (target - x)
 
     def scalars(self) -> dict[str, Scalar]:
         """Return the settings as part of a request."""
@@ -69,12 +73,12 @@ class OuterStep:
     as the model has earned it on the validation set:
 
         η_k = η_0 − τ (η_0 − η_0 / max(1, k / decay_after)),      τ = max(0, 1 − 10 e)
-        x  += c (η_0 − η_k) s(a)
+        x  += 2 c (η_0 − η_k) (t(a) − x)
 
     e is the model's share of errors there, a in [0, 1] says how far it shares a sample's label, in
-    the mean over rounds, and s runs from −1 to 1 (``Move.own``). So the hypergradient leads while
-    the model is young, however many rounds that takes, and what it has taught the model settles
-    the weights: a step of self-paced learning. With c = 0 nothing of this is done, and τ is 1.
+    the mean over rounds, and t(a) is the weight that this would give it (``Move.own``). So the
+    hypergradient leads while the model is young, however many rounds that takes, and what it has
+    taught the model settles the weights: a step of self-paced learning. With c = 0 nothing of this is done, and τ is 1.
     """
 
     lr: float = 0.1
