@@ -78,7 +78,8 @@ class OuterStep:
     e is the model's share of errors there, a in [0, 1] says how far it shares a sample's label, in
     the mean over rounds, and t(a) is the weight that this would give it (``Move.own``). So the
     hypergradient leads while the model is young, however many rounds that takes, and what it has
-    taught the model settles the weights: a step of self-paced learning. With c = 0 nothing of this is done, and τ is 1.
+    taught the model settles the weights: a step of self-paced learning. With c = 0 nothing of this
+    is done, and τ is 1.
     """
 
     lr: float = 0.1
