@@ -81,11 +81,13 @@ def test_literal_steps_of_the_paper():
     assert steps == {("mnist", 0.01, 256), ("femnist", 0.01, 256), ("cifar10", 0.01, 32)}
 
 
-def test_the_papers_methods_take_the_papers_outer_step():
+def test_the_papers_methods_have_nothing_of_ours():
+    keys = ("outer_decay", "self_paced", "head_start", "bootstrap")
     jobs = plan("fig1", "paper")
-    outer = {j.config.method: (j.config.outer_decay, j.config.self_paced) for j in jobs}
-    assert {outer[name] for name in OURS} == {(0, 0.0)}
-    assert outer["single-loop"] == (Config().outer_decay, Config().self_paced)
+    found = {j.config.method: [getattr(j.config, key) for key in keys] for j in jobs}
+    assert all(found[name] == [0, 0, 0, 0] for name in OURS)
+    assert found["single-loop"] == [getattr(Config(), key) for key in keys]
+    assert all(found["single-loop"])
 
 
 def test_settings_reach_every_run():
