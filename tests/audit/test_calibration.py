@@ -9,7 +9,7 @@ import pytest
 
 from audit.conftest import CLASSES, EXACT, draw_site
 from fedsift.audit import Calibration
-from fedsift.audit.calibration import fit_temperature, posterior
+from fedsift.audit.calibration import FAMILIAR, fit_temperature, posterior
 from fedsift.errors import InputError
 
 
@@ -82,10 +82,13 @@ def test_temperature_is_found(temperature):
     ("right", "skill"),
     [(4, 1.0), (3, (0.5 / 0.75) ** 2), (1, 0.0), (0, 0.0)],  # of 4; chance is 1 of 4
 )
-def test_optimism_goes_with_the_models_skill(right, skill):
+def test_optimism_and_doubt_go_with_the_models_skill(right, skill):
     truth = np.arange(4)
     said = np.where(truth < right, truth, (truth + 1) % 4)
-    calibration = Calibration.fit(0.1 + 0.6 * np.eye(4)[said], truth)
+    probabilities = 0.1 + 0.6 * np.eye(4)[said]
+    calibration = Calibration.fit(probabilities, truth)
+    raised = calibration.temperature / fit_temperature(probabilities, truth)
+    assert raised == pytest.approx(1 + FAMILIAR * skill)
     assert calibration.optimism == pytest.approx(skill * Calibration.optimism)
     assert calibration.spread == pytest.approx(skill * Calibration.spread)
 

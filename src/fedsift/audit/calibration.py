@@ -15,8 +15,10 @@ A label ℓ of a site is right with probability 1 − ρ; a wrong one is any oth
 
 No true label is used. δ cannot be seen without the truth: for a model that is always right it is a
 constant with a spread, chosen on simulated noise (``docs/audit.md``), and the spread widens the
-intervals. A model that has learned little cannot have learned labels by heart, so both shrink with
-the square of its accuracy above chance on the validation set.
+intervals. The weights are learned on the validation set, and half of it may have given the model
+its start: the fitted temperature is too low, and raised by a constant share. A model that has
+learned little cannot have learned labels by heart, so all of this shrinks with the square of its
+accuracy above chance on the validation set.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ RATES = (np.arange(200) + 0.5) / 200
 QUANTILES = (np.arange(9) + 0.5) / 9
 SPREAD_NODES = np.array([-1.6, -0.8, 0.0, 0.8, 1.6])
 TWO_SIDED_95 = 1.96
+FAMILIAR = 0.3  # how much too low a temperature is that was fitted on samples known to the model
 
 
 @dataclass(frozen=True)
@@ -51,18 +54,18 @@ class Calibration:
     """
 
     temperature: float = 1.0
-    optimism: float = 1.0
-    spread: float = 0.5
+    optimism: float = 1.5
+    spread: float = 0.75
     misfit: float = 1.5
 
     @classmethod
     def fit(cls, probabilities: Array, labels: Ints) -> Calibration:
-        """Fit what can be known of a model on clean held-out samples."""
+        """Fit what can be known of a model on the clean samples."""
         classes = probabilities.shape[1]
         accuracy = float((probabilities.argmax(axis=1) == labels).mean())
         above_chance = (classes * accuracy - 1) / max(classes - 1, 1)
         skill = max(0.0, above_chance) ** 2
-        temperature = fit_temperature(probabilities, labels)
+        temperature = fit_temperature(probabilities, labels) * (1 + FAMILIAR * skill)
         return cls(temperature, skill * cls.optimism, skill * cls.spread)
 
     @classmethod
