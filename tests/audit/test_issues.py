@@ -10,7 +10,7 @@ from fedsift.errors import DataError
 
 LABELS = torch.tensor([2, 0, 1])
 WEIGHTS = torch.tensor([0.75, 0.5, 0.25])
-PROBABILITIES = torch.tensor([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2], [0.6, 0.3, 0.1]])
+PROBABILITIES = torch.tensor([[0.02, 0.03, 0.95], [0.5, 0.3, 0.2], [0.6, 0.3, 0.1]])
 
 
 def test_table_by_hand():
