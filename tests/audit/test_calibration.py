@@ -80,7 +80,7 @@ def test_temperature_is_found(temperature):
 
 @pytest.mark.parametrize(
     ("right", "skill"),
-    [(4, 1.0), (3, (0.5 / 0.75) ** 2), (1, 0.0), (0, 0.0)],  # of 4; chance is 1 of 4
+    [(4, 1.0), (3, (0.5 / 0.75) ** 4), (1, 0.0), (0, 0.0)],  # of 4; chance is 1 of 4
 )
 def test_optimism_and_doubt_go_with_the_models_skill(right, skill):
     truth = np.arange(4)

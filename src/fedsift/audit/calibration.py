@@ -17,8 +17,8 @@ No true label is used. δ cannot be seen without the truth: for a model that is 
 constant with a spread, chosen on simulated noise (``docs/audit.md``), and the spread widens the
 intervals. The weights are learned on the validation set, and half of it may have given the model
 its start: the fitted temperature is too low, and raised by a constant share. A model that has
-learned little cannot have learned labels by heart, so all of this shrinks with the square of its
-accuracy above chance on the validation set.
+learned little cannot have learned labels by heart, so all of this shrinks with the fourth power of
+its accuracy above chance on the validation set.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Calibration:
         classes = probabilities.shape[1]
         accuracy = float((probabilities.argmax(axis=1) == labels).mean())
         above_chance = (classes * accuracy - 1) / max(classes - 1, 1)
-        skill = max(0.0, above_chance) ** 2
+        skill = max(0.0, above_chance) ** 4
         temperature = fit_temperature(probabilities, labels) * (1 + FAMILIAR * skill)
         return cls(temperature, skill * cls.optimism, skill * cls.spread)
 
