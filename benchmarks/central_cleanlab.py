@@ -43,7 +43,7 @@ from fedsift.experiment.metrics import detection, predict
 from fedsift.experiment.run import versions
 from fedsift.experiment.setup import Setup, from_config
 from fedsift.files import write_text
-from fedsift.problems import Samples
+from fedsift.problem import Samples
 from fedsift.randomness import generator
 
 EPOCHS, FOLDS = 50, 5

@@ -10,13 +10,12 @@ from torch.func import vmap
 from torch.nn.functional import cross_entropy
 
 from benchmarks.timing import ratio, seconds
+from fedsift.client.passes import Curvature, galerkin_pass, sketch_pass
 from fedsift.compress import SparseEmbedding
-from fedsift.curvature import CURVATURES
-from fedsift.models import build_model
-from fedsift.problem import hessian_product
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, Reweighting, Samples, hessian_product
+from fedsift.problem.curvature import CURVATURES
+from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
-from fedsift.sample_passes import Curvature, galerkin_pass, sketch_pass
 
 SAMPLES = 256
 

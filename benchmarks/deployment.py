@@ -44,7 +44,7 @@ from fedsift.errors import RunError
 from fedsift.experiment.config import Config
 from fedsift.experiment.run import execute
 from fedsift.experiment.setup import load_data
-from fedsift.federation.flower.rehearsal import Network, Rehearsal
+from fedsift.flower.rehearsal import Network, Rehearsal
 
 METHODS: dict[str, dict[str, Any]] = {
     "single_loop": {"method": "single-loop", "compressor": "count-sketch", "rounds": 6},
@@ -111,7 +111,7 @@ def _here(folder: Path) -> dict[str, float]:
 
 
 def _simulated(folder: Path) -> dict[str, float]:
-    program = [sys.executable, "-m", "fedsift.federation.flower.simulated"]
+    program = [sys.executable, "-m", "fedsift.flower.simulated"]
     _sites(_config(10, "single_loop"), folder / "sites")
     for method in METHODS:
         (folder / f"{method}.toml").write_text(_config(10, method).to_toml())

@@ -38,7 +38,7 @@ from fedsift.data import ClientData, FederatedData, available, build
 from fedsift.errors import RunError
 from fedsift.experiment.config import Config
 from fedsift.experiment.setup import from_data
-from fedsift.models import build_model
+from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
 
 if TYPE_CHECKING:

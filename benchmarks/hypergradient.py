@@ -32,14 +32,20 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.timing import seconds
-from fedsift.curvature import Operator, hessian_once, hessian_repeated
 from fedsift.data import available, build
 from fedsift.errors import RunError
 from fedsift.hypergradient.estimate import relative
 from fedsift.hypergradient.exact import conjugate_gradients
-from fedsift.models import build_model
-from fedsift.problem import cross_product, inner_gradient, outer_gradients
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import (
+    FlatModel,
+    Reweighting,
+    Samples,
+    cross_product,
+    inner_gradient,
+    outer_gradients,
+)
+from fedsift.problem.curvature import Operator, hessian_once, hessian_repeated
+from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
 
 PRODUCTS, REPEATS, NOISE, SHAPE = 10, 3, 0.4, (1, 28, 28)

@@ -11,7 +11,7 @@ import torch
 from fedsift.data import ClientData, FederatedData
 from fedsift.experiment.config import Config
 from fedsift.experiment.setup import from_data
-from fedsift.models import build_model
+from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
 
 SAMPLES, COHORT, ROUNDS = 50, 20, 3

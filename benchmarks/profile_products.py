@@ -11,10 +11,9 @@ import torch
 from torch.profiler import profile
 
 from benchmarks.curvature import SAMPLES
-from fedsift.curvature import CURVATURES
-from fedsift.models import build_model
-from fedsift.problem import inner_gradient
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, Reweighting, Samples, inner_gradient
+from fedsift.problem.curvature import CURVATURES
+from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
 
 ROWS = 6

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.timing import ratio, seconds
-from fedsift import client
 from fedsift.algorithms import Algorithm, ServerState, single_loop
+from fedsift.client import answer as client
 from fedsift.compress import CountSketch, TopK
 from fedsift.data import ClientData, FederatedData
 from fedsift.experiment.config import Config
 from fedsift.experiment.setup import Setup, from_data
 from fedsift.federation import pooled
-from fedsift.models import build_model
+from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
 
 CLIENTS, SAMPLES, BATCH, STEPS, LR, L2 = 10, 500, 256, 5, 0.01, 1e-3

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fedsift.federation import LocalFederation
 from fedsift.hypergradient import Point
 from fedsift.messages import Cohort
-from fedsift.problems import (
+from fedsift.problem import (
     FlatModel,
     Quadratic,
     QuadraticClient,

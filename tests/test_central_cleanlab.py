@@ -12,7 +12,7 @@ from benchmarks.central_cleanlab import FILTERS, cross_validate, main, score
 
 from fedsift.experiment.config import Config
 from fedsift.experiment.setup import from_config
-from fedsift.problems import Samples
+from fedsift.problem import Samples
 from fedsift.randomness import generator
 
 SMALL = {"clients": 2, "samples_per_client": 60, "validation_size": 50, "test_size": 10}

@@ -6,13 +6,13 @@ import torch
 from fedsift.algorithms import LocalSteps
 from fedsift.algorithms.comm_fedbio import Move
 from fedsift.algorithms.fedavg import local_sgd
+from fedsift.client.passes import Curvature, joint_pass
 from fedsift.compress import CountSketch, TopK, feedback_for
 from fedsift.device import resolve
 from fedsift.errors import ConfigError
-from fedsift.models import build_model
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, Reweighting, Samples
+from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
-from fedsift.sample_passes import Curvature, joint_pass
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from fedsift.algorithms import FedAvg, HeadStart, LocalSteps, Server, ServerStat
 from fedsift.algorithms.clean_set import EVERY, PATIENCE, split_validation
 from fedsift.errors import ConfigError, RunError
 from fedsift.federation import LocalFederation
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, Reweighting, Samples
 from fedsift.randomness import generator
 
 L2 = 0.01

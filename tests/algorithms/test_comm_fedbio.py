@@ -13,8 +13,7 @@ from fedsift.compress import Identity, TopK, feedback_for
 from fedsift.errors import ConfigError
 from fedsift.federation import LocalFederation
 from fedsift.hypergradient import Constant, CurvatureSettings
-from fedsift.problem import inner_gradient
-from fedsift.problems import Samples
+from fedsift.problem import Samples, inner_gradient
 
 FULL = LocalSteps(steps=20, lr=0.05, batch_size=0)
 

@@ -9,10 +9,9 @@ from fedsift.algorithms import Disagreement, FedAvg, LocalSteps, Server, ServerS
 from fedsift.algorithms.fedavg import draw_cohort
 from fedsift.errors import InputError
 from fedsift.federation import LocalFederation
-from fedsift.problem import LossPair
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, LossPair, Reweighting, Samples
+from fedsift.problem.sample_losses import label_share, sample_losses
 from fedsift.randomness import generator
-from fedsift.sample_losses import label_share, sample_losses
 
 LOCAL = LocalSteps(steps=5, lr=1.0, batch_size=0)
 ROUNDS = 12
@@ -105,7 +104,7 @@ def test_no_exchange_and_no_array_more_than_in_fedavg():
 
 
 def test_share_is_below_one_half_exactly_where_another_class_is_more_probable(conv, monkeypatch):
-    monkeypatch.setattr("fedsift.sample_losses.CHUNK", 5)  # 12 samples: three unequal parts
+    monkeypatch.setattr("fedsift.problem.sample_losses.CHUNK", 5)  # 12 samples: three unequal parts
     share = label_share(conv.problem, conv.y, conv.batch)
     said = conv.problem.outputs(conv.y, conv.batch).argmax(dim=1)
     assert torch.equal(share < 0.5, said != conv.batch.labels)

@@ -9,7 +9,7 @@ from fedsift.algorithms.fedavg import local_sgd
 from fedsift.client import Site
 from fedsift.errors import RunError
 from fedsift.federation import LocalFederation
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, Reweighting, Samples
 from fedsift.randomness import generator
 
 

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from fedsift.algorithms import FedAvg, Focus, LocalSteps, Server, ServerState
 from fedsift.algorithms.focus import credibility
 from fedsift.federation import LocalFederation
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, Reweighting, Samples
 from fedsift.randomness import generator
 
 LOCAL = LocalSteps(steps=3, lr=0.5, batch_size=0)
@@ -61,7 +61,7 @@ def by_hand(net, data, clean, alpha):
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
 def test_a_round_equals_the_sums_by_hand(monkeypatch, alpha):
-    monkeypatch.setattr("fedsift.sample_losses.CHUNK", 3)  # parts of unequal length
+    monkeypatch.setattr("fedsift.problem.sample_losses.CHUNK", 3)  # parts of unequal length
     net, data, clean, federation, server, state = case()
     info, after = Focus(LOCAL, alpha).round(federation, server, state, 0)
     trust, mean = by_hand(net, data, clean, alpha)

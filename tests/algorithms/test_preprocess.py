@@ -15,9 +15,9 @@ from fedsift.client import SiteState
 from fedsift.errors import ConfigError, RunError
 from fedsift.federation import LocalFederation
 from fedsift.messages import Action
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, Reweighting, Samples
+from fedsift.problem.sample_losses import histogram, sample_losses
 from fedsift.randomness import generator
-from fedsift.sample_losses import histogram, sample_losses
 
 LOCAL = LocalSteps(steps=3, lr=0.5, batch_size=4)
 BENCHMARK = LocalSteps(steps=60, lr=0.5, batch_size=0)

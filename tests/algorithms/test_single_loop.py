@@ -6,12 +6,11 @@ import torch
 from conftest import quadratic_case
 from fedsift.algorithms import LocalSteps, OuterStep, Server, ServerState, SingleLoop
 from fedsift.compress import CountSketch, Identity, TopK, feedback_for, wire
-from fedsift.curvature import CURVATURES
 from fedsift.federation import LocalFederation
 from fedsift.hypergradient import CurvatureSettings, SolverState
 from fedsift.messages import Versioned
-from fedsift.problem import cross_product, inner_gradient, outer_gradients
-from fedsift.problems import Samples
+from fedsift.problem import Samples, cross_product, inner_gradient, outer_gradients
+from fedsift.problem.curvature import CURVATURES
 
 PLAIN = CurvatureSettings("hessian")
 LOCAL = LocalSteps(steps=20, lr=0.05, batch_size=0)

@@ -7,7 +7,7 @@ from torch import nn
 
 from fedsift.experiment import metrics
 from fedsift.experiment.metrics import accuracy, detection, predict
-from fedsift.problems import FlatModel
+from fedsift.problem import FlatModel
 from fedsift.randomness import generator
 
 # weight:  flagged (< 0.5)   truly wrong

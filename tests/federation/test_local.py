@@ -8,7 +8,7 @@ from fedsift.compress import wire
 from fedsift.errors import InputError
 from fedsift.federation import LocalFederation
 from fedsift.messages import Action, Request
-from fedsift.problems import FlatModel, Reweighting
+from fedsift.problem import FlatModel, Reweighting
 
 
 def _request(case, k=0):

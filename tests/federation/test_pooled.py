@@ -10,7 +10,7 @@ from fedsift.client import Site, answer
 from fedsift.compress import CountSketch, Identity, TopK
 from fedsift.federation import LocalFederation
 from fedsift.messages import Action, Answers, Request
-from fedsift.problems import Samples
+from fedsift.problem import Samples
 
 CUTS = ((0, 2), (2, 7), (7, 12))  # unequal clients
 

@@ -7,7 +7,7 @@ from fedsift.client import Site
 from fedsift.federation import LocalFederation, stacked
 from fedsift.federation.stacked import trained
 from fedsift.messages import Action, Request
-from fedsift.problems import Samples
+from fedsift.problem import Samples
 
 CUTS = ((0, 4), (4, 8), (8, 10), (10, 12))
 

@@ -8,11 +8,11 @@ import torch
 
 from conftest import quadratic_case
 from fedsift.compress import SparseEmbedding
-from fedsift.curvature import CURVATURES
 from fedsift.errors import InputError
 from fedsift.federation import LocalFederation
 from fedsift.hypergradient import CurvatureSettings, NonIterative, Point, SolverState
 from fedsift.messages import Cohort
+from fedsift.problem.curvature import CURVATURES
 from fedsift.randomness import derive
 
 

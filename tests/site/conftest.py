@@ -17,7 +17,7 @@ from fedsift.federation import LocalFederation
 from fedsift.federation.encoding import ABOUT, ENVELOPE, About, encode_request
 from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.messages import Reply, Request
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, Reweighting, Samples
 from fedsift.randomness import generator
 from fedsift.site.host import Holdings
 from fedsift.site.sources import load_model

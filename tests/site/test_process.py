@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
 @pytest.fixture
 def relay():
     pytest.importorskip("flwr", reason="the relay is a Flower app")
-    return importlib.import_module("fedsift.federation.flower.relay")
+    return importlib.import_module("fedsift.flower.relay")
 
 
 @pytest.fixture

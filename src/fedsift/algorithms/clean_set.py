@@ -17,8 +17,8 @@ from fedsift.algorithms.fedavg import LocalSteps, local_sgd
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.errors import ConfigError, RunError
 from fedsift.messages import Federation
+from fedsift.problem.sample_losses import sample_losses
 from fedsift.randomness import generator
-from fedsift.sample_losses import sample_losses
 
 SHARE = 0.5
 EVERY, PATIENCE = 10, 5  # steps between two looks at the loss; looks without a new best

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.messages import Action, Federation, Request
-from fedsift.sample_losses import sample_losses
+from fedsift.problem.sample_losses import sample_losses
 
 
 @dataclass(frozen=True)

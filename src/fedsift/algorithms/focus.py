@@ -21,7 +21,7 @@ from torch import Tensor
 from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.messages import Action, Answers, Federation, Request
-from fedsift.sample_losses import sample_losses
+from fedsift.problem.sample_losses import sample_losses
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.compress import Payload
 from fedsift.messages import Action, Cohort, Federation, Request
+from fedsift.problem.sample_losses import sample_losses
 from fedsift.randomness import generator
-from fedsift.sample_losses import sample_losses
 
 # Cross-entropies spread over orders of magnitude: 16 bins a decade.
 LOWEST, HIGHEST, EDGES = -4.0, 2.0, 97

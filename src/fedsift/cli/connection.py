@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedsift.federation.flower.programs import Address
+    from fedsift.flower.programs import Address
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +24,8 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
 
 def address(where: str, ca: Path | None, *, insecure: bool) -> Address:
     """Return the server's address, if it may be used like this."""
-    from fedsift.federation.flower.deploy import check_installed  # noqa: PLC0415 - slow to import
-    from fedsift.federation.flower.programs import Address  # noqa: PLC0415
+    from fedsift.flower.deploy import check_installed  # noqa: PLC0415 - slow to import
+    from fedsift.flower.programs import Address  # noqa: PLC0415
 
     check_installed()
     return Address.parse(where, ca, insecure=insecure)

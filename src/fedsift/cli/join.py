@@ -45,7 +45,7 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Take part until stopped."""
-    from fedsift.federation.flower.deploy import Node  # noqa: PLC0415 - slow to import
+    from fedsift.flower.deploy import Node  # noqa: PLC0415 - slow to import
 
     server = address(options.server, options.ca, insecure=options.insecure)
     if server.ca is not None and options.key is None:

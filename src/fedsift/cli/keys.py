@@ -35,10 +35,10 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Write the keys that are missing."""
-    from fedsift.federation.flower.deploy import check_installed, names  # noqa: PLC0415
+    from fedsift.flower.deploy import check_installed, names  # noqa: PLC0415
 
     check_installed()
-    from fedsift.federation.flower.keys import make_keys  # noqa: PLC0415
+    from fedsift.flower.keys import make_keys  # noqa: PLC0415
 
     for path in make_keys(options.out, names(options.nodes), options.host):
         print(path)

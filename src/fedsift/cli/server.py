@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Serve until stopped."""
-    from fedsift.federation.flower.deploy import Server  # noqa: PLC0415 - slow to import
+    from fedsift.flower.deploy import Server  # noqa: PLC0415 - slow to import
 
     if options.keys is None and not options.insecure:
         raise InputError("the server needs --keys for TLS; make them with `fedsift keys`")

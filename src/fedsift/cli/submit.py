@@ -54,7 +54,7 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Start a run and follow it."""
-    from fedsift.federation.flower.submission import Submission  # noqa: PLC0415 - of the extra
+    from fedsift.flower.submission import Submission  # noqa: PLC0415 - of the extra
 
     server = address(options.server, options.ca, insecure=options.insecure)
     given = flatten(read_toml(options.config)) | dict(parse_setting(text) for text in options.set)

@@ -22,8 +22,7 @@ from fedsift.experiment.methods import METHODS
 from fedsift.experiment.setup import Setup, from_data
 from fedsift.hypergradient import Estimator
 from fedsift.messages import Federation
-from fedsift.problem import Problem
-from fedsift.problems import FlatModel
+from fedsift.problem import FlatModel, Problem
 
 _FIT_TABLES = {"model", "federation", "inner", "outer", "solver"}
 FIT_KEYS = tuple(n for n, s in KEYS.items() if s.metadata["table"] in _FIT_TABLES and n != "model")

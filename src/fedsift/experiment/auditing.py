@@ -27,8 +27,8 @@ from fedsift.experiment.config import from_mapping, read_toml
 from fedsift.experiment.metrics import predict
 from fedsift.experiment.setup import Setup, load_data
 from fedsift.files import write_text
-from fedsift.models import build_model
-from fedsift.problems import FlatModel
+from fedsift.problem import FlatModel
+from fedsift.problem.networks import build_model
 from fedsift.site.findings import SiteRun, open_site_run
 
 

@@ -21,7 +21,7 @@ from fedsift.data.defaults import DEFAULTS, lookup
 from fedsift.errors import ConfigError
 from fedsift.experiment.methods import METHODS
 from fedsift.hypergradient import SYSTEMS
-from fedsift.models import MODELS
+from fedsift.problem.networks import MODELS
 
 AUTO = "auto"
 

@@ -9,7 +9,7 @@ from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
 
 from fedsift.audit import THRESHOLD
-from fedsift.problems import FlatModel
+from fedsift.problem import FlatModel
 
 CHUNK = 1000
 

@@ -26,7 +26,7 @@ from fedsift.experiment.setup import Setup, from_data, load_data
 from fedsift.federation import RemoteFederation
 from fedsift.files import write_text
 from fedsift.messages import Scalar
-from fedsift.models import build_model
+from fedsift.problem.networks import build_model
 
 Pair = tuple[Tensor, Tensor]
 

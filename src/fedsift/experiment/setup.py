@@ -17,8 +17,8 @@ from fedsift.errors import ConfigError, DataError
 from fedsift.experiment.config import Config
 from fedsift.experiment.methods import METHODS
 from fedsift.federation import LocalFederation, RemoteFederation
-from fedsift.models import build_model
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, Reweighting, Samples
+from fedsift.problem.networks import build_model
 
 
 @dataclass(frozen=True)

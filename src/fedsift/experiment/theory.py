@@ -26,7 +26,6 @@ import torch
 from torch import Tensor, nn
 
 from fedsift.compress import Compressor, CountSketch, SparseEmbedding, TopK, feedback_for
-from fedsift.curvature import CURVATURES
 from fedsift.experiment.config import Config
 from fedsift.experiment.loop import rounds
 from fedsift.experiment.run import versions
@@ -35,8 +34,15 @@ from fedsift.federation import LocalFederation
 from fedsift.files import write_text
 from fedsift.hypergradient import Estimator, Iterative, NonIterative, Point, SolverState, Theorem
 from fedsift.messages import Cohort
-from fedsift.problem import outer_gradients
-from fedsift.problems import FlatModel, Reweighting, Samples, mean_client, random_quadratic
+from fedsift.problem import (
+    FlatModel,
+    Reweighting,
+    Samples,
+    mean_client,
+    outer_gradients,
+    random_quadratic,
+)
+from fedsift.problem.curvature import CURVATURES
 from fedsift.randomness import derive, generator
 
 MU, SHIFT = 1.0, 100.0  # the quadratics' smallest eigenvalue, and a of Theorem 1

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedsift.client import Seen, curvature, direction, draw, requested_feedback
+from fedsift.client.answer import Seen, curvature, direction, draw, requested_feedback
+from fedsift.client.passes import Cross, cross_pass, joint_pass, product_pass
 from fedsift.compress import ClientFeedback
 from fedsift.federation.stacked import Members, trained
 from fedsift.messages import Action, ClientId, Request
 from fedsift.problem import Poolable
-from fedsift.sample_passes import Cross, cross_pass, joint_pass, product_pass
 
 
 def pooled(members: Members, request: Request) -> dict[ClientId, Seen]:

@@ -77,7 +77,7 @@ class RemoteFederation:
         self,
         mail: Mail,
         run: str,
-        patience: Patience = Patience(),  # noqa: B008 - frozen
+        patience: Patience = Patience(),
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:

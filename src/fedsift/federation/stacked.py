@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from fedsift.algorithms.fedavg import LocalSteps, Trained, stacked_sgd
-from fedsift.client import Site, SiteState, batches, local_steps
+from fedsift.client.answer import Site, SiteState, batches, local_steps
 from fedsift.messages import Action, ClientId, Request
 from fedsift.problem import Stackable
 

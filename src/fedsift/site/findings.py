@@ -26,7 +26,7 @@ from fedsift.audit import Calibration, SiteAudit, audit_site
 from fedsift.errors import InputError, WireError
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Scalar
-from fedsift.problems import FlatModel
+from fedsift.problem import FlatModel
 from fedsift.site.sources import class_names, load_model, load_samples, sample_names
 
 CHUNK = 512  # samples in one pass

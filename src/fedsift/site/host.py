@@ -43,7 +43,7 @@ from fedsift.federation.encoding import (
 from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Reply, Scalar
-from fedsift.problems import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, Reweighting, Samples
 from fedsift.site.findings import Findings, Origin
 from fedsift.site.journal import Entry, Journal
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from fedsift.data.parquet import require
 from fedsift.errors import DataError, FedsiftError, InputError
-from fedsift.models import MODELS, build_model
+from fedsift.problem.networks import MODELS, build_model
 
 REFERENCE = re.compile(r"[\w.]+:\w+")
 CLASSES = "classes.txt"

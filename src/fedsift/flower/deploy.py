@@ -1,0 +1,201 @@
+"""What the commands keep running: a server, a node with its site.
+
+    server   flower-superlink + flower-superexec, then every node's public key is registered
+    join     fedsift site + flower-supernode + the relay between them
+
+Server and node run apps in processes of their own (`--isolation process`) behind a secret, so that
+a run outlives a crash of the SuperLink and nobody else on the machine can take its tasks.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from fedsift.errors import InputError, RunError
+from fedsift.flower import programs
+from fedsift.flower.programs import Address
+from fedsift.flower.supervise import Program, say, tend
+from fedsift.site.process import stop as stop_site
+
+START = 240.0  # seconds for a server to listen
+
+
+def check_installed() -> None:
+    """Refuse to go on without Flower."""
+    if find_spec("flwr") is None:
+        raise InputError("this command needs Flower; pip install 'fedsift[flower]'")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server's address, keys, folder, and what it has of its own."""
+
+    address: Address
+    folder: Path
+    keys: Path | None
+    own: dict[str, str | None]
+    verbose: bool = False
+
+    def run(self) -> None:
+        """Serve until a signal comes."""
+        folder = self.folder.absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        own = {**self.own, "cwd": str(Path.cwd())}
+        (folder / "server.json").write_text(json.dumps(own), encoding="utf-8")
+        home = folder / "flwr"
+        env = programs.environment(home, FEDSIFT_SERVER=str(folder))
+        secured = self.address.ca is not None and self.keys is not None
+        secret = self.keys / "superexec.secret" if secured and self.keys else None
+        near = Address(_near(self.address.host), self.address.port, self.address.ca)
+        programs.write_connection(home, near)
+        link = programs.superlink(self.address, self.keys, folder)
+        exec_ = programs.superexec(str(near), near.trust, secret)
+        running = [
+            Program(command, env, folder / f"{command[0]}.log", verbose=self.verbose)
+            for command in (link, exec_)
+        ]
+        ready = _Once(lambda: self._register(near, env))
+        if (trouble := tend(running, give_up=ready)) is not None:
+            raise RunError(trouble)
+
+    def _register(self, near: Address, env: dict[str, str]) -> bool:
+        """Let every node in as soon as the server listens."""
+        if not listens(near):
+            return False
+        keys = sorted((self.keys / "nodes").glob("*.pub")) if self.keys and near.ca else []
+        waiting = []
+        for key in keys:
+            command = programs.register(key)
+            say(f"+ {shlex.join(command)}", show=self.verbose)
+            pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            waiting.append((key, subprocess.Popen(command, env=env, text=True, **pipe)))  # type: ignore[call-overload]
+        for key, process in waiting:
+            told, _ = process.communicate(timeout=START)
+            if process.returncode and "already" not in told:
+                raise RunError(f"{key} was not registered: {' '.join(told.split())[-300:]}")
+        say(f"server ready on {self.address}, {len(keys)} nodes may join")
+        return True
+
+
+@dataclass(frozen=True)
+class Node:
+    """A site's place in the federation: the server, its own key and folder.
+
+    ``site`` is what the site's process is told of its data and model.
+    """
+
+    address: Address
+    key: Path | None
+    folder: Path
+    site: Sequence[str]
+    give_up: float = 300.0
+    verbose: bool = False
+
+    def run(self) -> None:
+        """Be part of the federation until a signal comes."""
+        folder = self.folder.absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        self._describe_site(folder)
+        try:
+            trouble = self._take_part(folder)
+        finally:
+            stop_site(folder)
+        if trouble is not None:
+            raise RunError(trouble)
+
+    def _take_part(self, folder: Path) -> str | None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: sys.exit(0))
+        from fedsift.flower.relay import connect  # noqa: PLC0415 - imports flwr
+
+        try:
+            connect(folder).close()
+        except RuntimeError as error:  # the relay knows no error of ours
+            raise RunError(str(error)) from None
+        secret, port = folder / "superexec.secret", free_port()
+        if not secret.exists():
+            secret.touch(0o600)
+            secret.write_bytes(secrets.token_bytes(32))
+        key = None if self.key is None else self.key.absolute()
+        env = programs.environment(folder / "flwr", FEDSIFT_SITE=str(folder))
+        node = programs.supernode(self.address, key, port, secret)
+        relay = programs.relay(f"127.0.0.1:{port}", secret)
+        running = [
+            Program(node, env, folder / "flower-supernode.log", verbose=self.verbose),
+            Program(relay, env, folder / "relay.log", verbose=self.verbose),
+        ]
+        say(f"the site is up; joining {self.address}")
+
+        def give_up() -> str | None:
+            if running[0].failing() < self.give_up:
+                return None
+            return f"{self.address} did not let the site in; see {running[0].log}"
+
+        return tend(running, give_up=give_up)
+
+    def _describe_site(self, folder: Path) -> None:
+        """Write how the site's process is started, for us and for the relay."""
+        command = [sys.executable, "-m", "fedsift", "site", "--folder", str(folder), *self.site]
+        say(f"+ {shlex.join(command)}", show=self.verbose)
+        text = json.dumps({"command": command, "cwd": str(Path.cwd())})
+        (folder / "site.json").write_text(text, encoding="utf-8")
+
+
+def listens(address: Address) -> bool:
+    """Say if a server with the right certificate answers there."""
+    try:
+        with socket.create_connection((address.host, address.port), timeout=2) as plain:
+            if address.ca is not None:
+                context = ssl.create_default_context(cafile=str(address.ca))
+                context.wrap_socket(plain, server_hostname=address.host).close()
+    except ssl.SSLCertVerificationError as error:
+        raise InputError(
+            f"the certificate of {address} does not fit {address.ca} ({error.verify_message})"
+        ) from None
+    except OSError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    """Return a port that is free on loopback now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class _Once:
+    """Try a step again and again until it is done."""
+
+    def __init__(self, step: Callable[[], bool]) -> None:
+        self._step, self._done = step, False
+        self._end = time.monotonic() + START
+
+    def __call__(self) -> str | None:
+        self._done = self._done or self._step()
+        late = not self._done and time.monotonic() > self._end
+        return f"the server did not listen within {START:.0f} s; see its log" if late else None
+
+
+def _near(host: str) -> str:
+    """Return where the server's own processes reach it."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def names(count: int) -> Sequence[str]:
+    """Return the names of the first nodes."""
+    return [f"site-{m}" for m in range(count)]

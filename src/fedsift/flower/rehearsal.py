@@ -1,0 +1,137 @@
+"""A whole federation on loopback, by the commands that a person would type.
+
+For tests, benchmarks, and whoever wants to try a deployment before it is one:
+
+    with Rehearsal(Path("rehearsal"), ["0.npz", "1.npz"]) as federation:
+        federation.submit("digits.toml", Path("runs/digits"))
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fedsift.errors import RunError
+from fedsift.flower.deploy import free_port, names
+from fedsift.flower.keys import LOOPBACK, make_keys
+from fedsift.site import process as site
+
+START = 240.0  # seconds; a busy machine is slow to start a dozen processes
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where the server listens, and what stands before a command there and at a site."""
+
+    host: str = "127.0.0.1"
+    server: tuple[str, ...] = ()
+    site: tuple[str, ...] = ()
+
+
+class Rehearsal:
+    """A server and a site per data file, each a process with its folder and its log."""
+
+    def __init__(
+        self,
+        folder: Path,
+        data: Sequence[str],
+        network: Network = Network(),
+    ) -> None:
+        self.folder, self.data, self.network = folder.absolute(), list(data), network
+        self.port = free_port()
+        self.keys = self.folder / "keys"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def address(self) -> str:
+        """Where the server is."""
+        return f"{self.network.host}:{self.port}"
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        far = () if self.network.host in LOOPBACK else (self.network.host,)
+        make_keys(self.keys, names(len(self.data)), far)
+        try:
+            self.start_server()
+            for m in range(len(self.data)):
+                self.join(m)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start_server(self) -> None:
+        """Start the server and wait until nodes may join."""
+        server = ["server", "--keys", str(self.keys), "--folder", str(self.folder / "server")]
+        where = ("--host", self.network.host, "--port", str(self.port))
+        self.start("server", *server, *where)
+        self.wait_for("server", "server ready")
+
+    def join(self, m: int) -> None:
+        """Start site m."""
+        self.start(
+            f"site-{m}",
+            *("join", "--server", self.address, "--ca", str(self.keys / "ca.crt")),
+            *("--key", str(self.keys / "nodes" / f"site-{m}"), "--client", str(m)),
+            *("--folder", str(self.folder / f"site-{m}"), "--data", self.data[m]),
+        )
+
+    def submit(self, config: str, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+        """Run a configuration to its end."""
+        command = ["submit", config, "--server", self.address, "--out", str(out)]
+        command += ["--ca", str(self.keys / "ca.crt"), *more]
+        return subprocess.run(
+            self.command("submit", *command), capture_output=True, text=True, check=False
+        )
+
+    def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command of ours; its output goes to a log beside the folders."""
+        with self.log(name).open("ab") as log:
+            process = subprocess.Popen(self.command(name, *arguments), stdout=log, stderr=log)
+        self.processes[name] = process
+        return process
+
+    def command(self, name: str, *arguments: str) -> list[str]:
+        """Return how a command of ours is started."""
+        before = self.network.site if name.startswith("site-") else self.network.server
+        return [*before, sys.executable, "-m", "fedsift", *arguments]
+
+    def log(self, name: str) -> Path:
+        """Return where the output of a command goes."""
+        return self.folder / f"{name}.out"
+
+    def wait_for(self, name: str, text: str, seconds: float = START) -> None:
+        """Wait until a command has said something."""
+        end = time.monotonic() + seconds
+        while text not in self.log(name).read_text(encoding="utf-8", errors="replace"):
+            if self.processes[name].poll() is not None or time.monotonic() > end:
+                told = self.log(name).read_text(encoding="utf-8", errors="replace")
+                raise RunError(f"{name} did not say '{text}' but '{told[-500:]}'")
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        """End everything, the sites first."""
+        for name in reversed(self.processes):
+            self.processes[name].terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for m in range(len(self.data)):
+            site.stop(self.folder / f"site-{m}")

@@ -1,0 +1,158 @@
+"""What breaks in the middle of a run, and what the run does then."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fedsift.flower.rehearsal import Rehearsal
+from fedsift.site.journal import Journal
+
+pytestmark = pytest.mark.deep
+TIMEOUT = 1500
+
+
+class Run:
+    """A run on a rehearsal that is watched while it goes on."""
+
+    def __init__(self, federation, config, *more):
+        self.federation, self.folder = federation, federation.folder
+        path = self.folder / "run.toml"
+        path.write_text(config.to_toml())
+        command = ["submit", str(path), "--server", federation.address]
+        command += ["--ca", str(federation.keys / "ca.crt"), "--out", str(self.folder / "out")]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "fedsift", *command, *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    @property
+    def name(self):
+        return (self.folder / "out" / "run.txt").read_text()
+
+    def records(self):
+        if not (self.folder / "out" / "run.txt").exists():
+            return []
+        path = self.folder / "server" / "runs" / self.name / "rounds.jsonl"
+        return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
+
+    def wait_for_round(self, k):
+        end = time.monotonic() + TIMEOUT
+        while len(self.records()) < k:
+            assert self.process.poll() is None, self.process.stdout.read()
+            assert time.monotonic() < end
+            time.sleep(0.2)
+
+    def finish(self):
+        told, _ = self.process.communicate(timeout=TIMEOUT)
+        return self.process.returncode, told
+
+    def journal(self, m):
+        return Journal(self.folder / f"site-{m}" / self.name / "journal")
+
+    def events(self):
+        return [event for record in self.records() for event in record["events"]]
+
+
+@pytest.fixture
+def start(tmp_path, config, write_sites):
+    """Start a federation and a run on it; everything is ended after the test."""
+    started = []
+
+    def begin(*more, **changes):
+        settings = replace(config, method="single-loop", **changes)
+        federation = Rehearsal(tmp_path, write_sites(settings, tmp_path / "data"))
+        started.append(federation.__enter__())
+        run = Run(federation, settings, *more)
+        started.append(run)
+        return settings, run
+
+    yield begin
+    for thing in reversed(started):
+        if isinstance(thing, Run):
+            thing.process.kill()
+            thing.process.communicate()
+        else:
+            thing.stop()
+
+
+def _children(pid):
+    out = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=True
+    )
+    return {line.split(None, 1)[1]: int(line.split(None, 1)[0]) for line in out.stdout.splitlines()}
+
+
+def _child(process, program):
+    return next(pid for args, pid in _children(process.pid).items() if program in args)
+
+
+def _same_as_in_process(run, config, in_process, tmp_path):
+    in_process(config, tmp_path / "here")
+    mine = load_file(tmp_path / "here" / "model.safetensors")
+    theirs = load_file(run.folder / "out" / "model.safetensors")
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+    for m in range(config.clients):
+        name = f"clients/{m}/weights.parquet"
+        kept = pd.read_parquet(run.folder / f"site-{m}" / run.name / name)
+        assert np.array_equal(kept["weight"], pd.read_parquet(tmp_path / "here" / name)["weight"])
+
+
+def test_a_killed_site_process_comes_back_and_the_run_is_the_same(start, in_process, tmp_path):
+    config, run = start()
+    run.wait_for_round(2)
+    os.kill(int((run.folder / "site-1" / "site.lock").read_text()), signal.SIGKILL)
+    code, told = run.finish()
+    assert code == 0, told
+    assert run.events() == []
+    _same_as_in_process(run, config, in_process, tmp_path)
+
+
+def test_a_killed_node_misses_rounds_and_rejoins_with_its_weights(start):
+    _, run = start("--timeout", "90", rounds=12)
+    run.wait_for_round(2)
+    os.kill(_child(run.federation.processes["site-1"], "flower-supernode"), signal.SIGKILL)
+    before = run.journal(1).last
+    code, told = run.finish()
+    assert code == 0, told
+    missed = [r["round"] for r in run.records() if r["events"]]
+    assert missed
+    assert all("client 1 did not answer" in event for event in run.events())
+    after = run.journal(1)
+    # The site was never touched: what it had is still its own, and it went on from there.
+    assert after.last.index > before.index
+    assert missed[-1] < 12
+
+
+def test_a_killed_superlink_is_started_again_and_the_run_goes_on(start, in_process, tmp_path):
+    config, run = start(rounds=6)
+    run.wait_for_round(2)
+    os.kill(_child(run.federation.processes["server"], "flower-superlink"), signal.SIGKILL)
+    code, told = run.finish()
+    assert code == 0, told
+    assert len(run.records()) == 6
+    assert run.events() == []
+    _same_as_in_process(run, config, in_process, tmp_path)
+
+
+def test_a_client_slower_than_the_timeout_is_left_out(start):
+    _, run = start("--timeout", "60", rounds=3)
+    run.wait_for_round(1)
+    site = int((run.folder / "site-2" / "site.lock").read_text())
+    os.kill(site, signal.SIGSTOP)
+    run.wait_for_round(2)
+    os.kill(site, signal.SIGCONT)
+    code, told = run.finish()
+    assert code == 0, told
+    assert any("client 2 did not answer 'step'" in event for event in run.records()[1]["events"])

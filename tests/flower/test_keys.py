@@ -1,0 +1,66 @@
+"""Keys: a handshake works with the CA made and with no other; private files are private."""
+
+import socket
+import ssl
+import threading
+
+import pytest
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+
+from fedsift.errors import InputError
+from fedsift.flower.keys import make_keys
+
+
+def _handshake(keys, ca, host):
+    """Return None if a client that trusts ``ca`` accepts the server's certificate for a host."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(keys / "server.crt", keys / "server.key")
+    client = ssl.create_default_context(cafile=ca / "ca.crt")
+    ours, theirs = socket.socketpair()
+
+    def serve():
+        try:
+            server.wrap_socket(theirs, server_side=True).close()
+        except (ssl.SSLError, OSError):
+            theirs.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        client.wrap_socket(ours, server_hostname=host).close()
+    except ssl.SSLCertVerificationError as error:
+        ours.close()
+        return error.verify_message
+    finally:
+        thread.join()
+    return None
+
+
+def test_only_the_right_ca_and_the_right_name_are_trusted(tmp_path):
+    make_keys(tmp_path / "a", [], ["fed.example.org", "10.1.2.3"])
+    make_keys(tmp_path / "b", [])
+    a, b = tmp_path / "a", tmp_path / "b"
+    for host in ("localhost", "127.0.0.1", "::1", "fed.example.org", "10.1.2.3"):
+        assert _handshake(a, a, host) is None
+    assert _handshake(a, b, "localhost") is not None
+    assert _handshake(a, a, "other.example.org") is not None
+
+
+def test_private_files_are_private_and_pairs_fit(tmp_path):
+    make_keys(tmp_path, ["site-0"])
+    for name in ("ca.key", "server.key", "superexec.secret", "nodes/site-0"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    private = load_ssh_private_key((tmp_path / "nodes/site-0").read_bytes(), None)
+    public = load_ssh_public_key((tmp_path / "nodes/site-0.pub").read_bytes())
+    assert private.public_key() == public
+    assert private.curve.name == "secp384r1"
+
+
+def test_a_second_call_adds_and_changes_nothing(tmp_path):
+    first = make_keys(tmp_path, ["site-0"])
+    before = {path: path.read_bytes() for path in first}
+    added = make_keys(tmp_path, ["site-0", "site-1"])
+    assert sorted(p.name for p in added) == ["site-1", "site-1.pub"]
+    assert {path: path.read_bytes() for path in first} == before
+    with pytest.raises(InputError, match="certificate already"):
+        make_keys(tmp_path, [], ["new.example.org"])

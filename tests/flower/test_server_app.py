@@ -1,0 +1,56 @@
+"""The log as a channel: what the server app says is what `fedsift submit` writes and shows."""
+
+import json
+
+import pytest
+
+from fedsift.errors import InputError, RunError
+from fedsift.flower import server_app
+from fedsift.flower.submission import Log, write_folder
+
+
+def test_files_and_rounds_survive_the_log(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(server_app, "CHUNK", 7)
+    source = tmp_path / "source"
+    source.mkdir()
+    files = {
+        "config.toml": b"a = 1\n",
+        "model.safetensors": bytes(range(256)),
+        "summary.json": b"{}",
+    }
+    for name, data in files.items():
+        (source / name).write_bytes(data)
+        server_app._send_file(source, name)
+    server_app._say("round", json.dumps({"round": 1, "events": ["a\nb"]}))
+    seen = []
+    log = Log(seen.append)
+    for line in ["INFO : other\n", *capsys.readouterr().out.splitlines(keepends=True)]:
+        log.take(line)
+    assert log.files == files
+    assert seen == [{"round": 1, "events": ["a\nb"]}]
+    assert log.other == ["INFO : other"]
+    assert log.complete
+    write_folder(tmp_path / "out", log.files)
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in files} == files
+
+
+def test_a_log_that_is_read_again_shows_a_round_once():
+    seen = []
+    log = Log(seen.append)
+    for k in (1, 2, 1, 2, 3):
+        log.take(f'@round {{"round": {k}}}\n')
+    log.take("Successfully started run 17\n")
+    assert [record["round"] for record in seen] == [1, 2, 3]
+    assert log.number == "17"
+
+
+@pytest.mark.parametrize(("kind", "error"), [("0", RunError), ("1", InputError)])
+def test_a_failure_is_told_as_it_was(kind, error):
+    with pytest.raises(error, match="too few"):
+        Log(print).take(f"@failed {kind} too few\n")
+
+
+def test_a_server_cannot_write_elsewhere(tmp_path):
+    with pytest.raises(RunError, match="which a run folder does not have"):
+        write_folder(tmp_path / "out", {"../evil.txt": b""})
+    assert list(tmp_path.iterdir()) == []

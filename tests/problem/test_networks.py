@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from fedsift.errors import InputError
+from fedsift.problem.networks import MODELS, build_model, digits_cnn, linear, paper_cnn
+
+CASES = [
+    ("paper_cnn", (1, 28, 28), 10),
+    ("paper_cnn", (3, 32, 32), 10),
+    ("paper_cnn", (1, 28, 28), 62),
+    ("digits_cnn", (1, 8, 8), 10),
+    ("linear", (1, 8, 8), 10),
+]
+
+
+def flat(model: nn.Module) -> torch.Tensor:
+    return nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+@pytest.mark.parametrize(("name", "shape", "classes"), CASES)
+def test_weights_have_variance_one_over_fan_in_and_biases_are_zero(name, shape, classes):
+    for layer in build_model(name, shape, classes, seed=7).modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            n, fan_in = layer.weight.numel(), layer.weight[0].numel()
+            # The sample variance of n normal draws lies within 5 of its standard deviations.
+            assert (
+                abs(layer.weight.detach().square().mean().item() * fan_in - 1) < 5 * (2 / n) ** 0.5
+            )
+            assert not layer.bias.any()
+
+
+@pytest.mark.parametrize(("name", "shape", "classes"), CASES)
+def test_a_model_gives_a_score_per_class(name, shape, classes):
+    scores = build_model(name, shape, classes, seed=0)(torch.ones(3, *shape))
+    assert tuple(scores.shape) == (3, classes)
+    assert bool(scores.isfinite().all())
+
+
+def test_building_leaves_the_global_random_state_alone():
+    state = torch.get_rng_state()
+    build_model("paper_cnn", (1, 28, 28), 10, seed=0)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_another_seed_gives_another_model():
+    first, other = (flat(build_model("digits_cnn", (1, 8, 8), 10, seed=s)) for s in (0, 1))
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("model", "count"),
+    [
+        (paper_cnn(1, 28, 10), (9 + 1) * 64 + 3 * (9 * 64 + 1) * 64 + (64 + 1) * 10),
+        (paper_cnn(3, 32, 10), (27 + 1) * 64 + 3 * (9 * 64 + 1) * 64 + (4 * 64 + 1) * 10),
+        (digits_cnn(), (9 + 1) * 20 + (9 * 20 + 1) * 32 + (16 * 32 + 1) * 10),
+        (linear((3, 2, 2), 5), (12 + 1) * 5),
+    ],
+)
+def test_number_of_parameters(model, count):
+    assert flat(model).numel() == count
+
+
+def test_the_papers_model_has_about_a_hundred_thousand_parameters():
+    assert 1.1e5 < flat(paper_cnn(1, 28, 62)).numel() < 1.2e5
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "sides"), [(1, 28, [14, 7, 3, 1]), (3, 32, [16, 8, 4, 2])]
+)
+def test_each_pooling_halves_the_side(channels, size, sides):
+    images, seen = torch.zeros(1, channels, size, size), []
+    for layer in paper_cnn(channels, size, 10):
+        images = layer(images)
+        if isinstance(layer, nn.MaxPool2d):
+            seen.append(images.shape[-1])
+    assert seen == sides
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("resnet", (1, 8, 8), "one of paper_cnn, digits_cnn, linear"),
+        ("paper_cnn", (1, 8, 8), "too small"),
+        ("paper_cnn", (1, 28, 32), "square"),
+        ("digits_cnn", (1, 28, 28), r"\[1, 8, 8\]"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(name, shape, message):
+    with pytest.raises(InputError, match=message):
+        build_model(name, shape, 10, seed=0)
+
+
+def test_a_layer_without_seeded_initialisation_is_refused(monkeypatch):
+    monkeypatch.setitem(MODELS, "normed", lambda _shape, _classes: nn.Sequential(nn.BatchNorm1d(3)))
+    with pytest.raises(InputError, match="BatchNorm1d"):
+        build_model("normed", (3,), 10, seed=0)
