@@ -36,14 +36,13 @@ from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
 from torch import Tensor
 
-from fedsift.algorithms import LocalSteps
-from fedsift.algorithms.fedavg import local_sgd
 from fedsift.experiment.config import Config, from_mapping, parse_setting
 from fedsift.experiment.metrics import detection, predict
 from fedsift.experiment.run import versions
 from fedsift.experiment.setup import Setup, from_config
 from fedsift.files import write_text
-from fedsift.problem import Samples
+from fedsift.problem import LabelledBatch
+from fedsift.problem.sgd import LocalSteps, local_sgd
 from fedsift.randomness import generator
 
 EPOCHS, FOLDS = 50, 5
@@ -63,7 +62,7 @@ class CrossValidation:
     losses: list[float]
 
 
-def cross_validate(setup: Setup, pooled: Samples, folds: int, epochs: int) -> CrossValidation:
+def cross_validate(setup: Setup, pooled: LabelledBatch, folds: int, epochs: int) -> CrossValidation:
     """Train on all folds but one, predict the one, for each."""
     order = torch.randperm(len(pooled), generator=generator(setup.config.seed, "folds"))
     out = torch.empty(len(pooled), setup.data.classes)
@@ -78,7 +77,7 @@ def cross_validate(setup: Setup, pooled: Samples, folds: int, epochs: int) -> Cr
 
 
 def train(
-    setup: Setup, pooled: Samples, positions: Tensor, epochs: int, fold: int
+    setup: Setup, pooled: LabelledBatch, positions: Tensor, epochs: int, fold: int
 ) -> tuple[Tensor, int, float]:
     """Return the model of the epoch with the lowest validation loss, that epoch and its loss."""
     config, problem = setup.config, setup.server.problem
@@ -126,7 +125,7 @@ def measure(config: Config, folds: int = FOLDS, epochs: int = EPOCHS) -> dict[st
     start = time.perf_counter()
     setup = from_config(config.resolve())
     clients = setup.data.clients
-    pooled = Samples.of(
+    pooled = LabelledBatch.of(
         torch.cat([c.inputs for c in clients]), torch.cat([c.labels for c in clients])
     )
     out = cross_validate(setup, pooled, folds, epochs)

@@ -10,9 +10,10 @@ from torch.func import vmap
 from torch.nn.functional import cross_entropy
 
 from benchmarks.timing import ratio, seconds
-from fedsift.client.passes import Curvature, galerkin_pass, sketch_pass
+from fedsift.client.passes import galerkin_pass, sketch_pass
 from fedsift.compress import SparseEmbedding
-from fedsift.problem import FlatModel, Reweighting, Samples, hessian_product
+from fedsift.hypergradient import CurvatureSettings
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting, hessian_product
 from fedsift.problem.curvature import CURVATURES
 from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
@@ -26,7 +27,7 @@ def measure() -> dict[str, float]:
     model = FlatModel(build_model("paper_cnn", (1, 28, 28), 10, seed=0))
     problem = Reweighting(model)
     inputs = torch.randn(SAMPLES, 1, 28, 28, generator=source)
-    batch = Samples.of(inputs, torch.randint(10, (SAMPLES,), generator=source))
+    batch = LabelledBatch.of(inputs, torch.randint(10, (SAMPLES,), generator=source))
     x, y = torch.ones(SAMPLES), model.initial()
     v = torch.randn(len(y), generator=source)
 
@@ -80,9 +81,11 @@ def layout(gradient: Callable[[], None]) -> dict[str, float]:
     return {"default_layout_over_channels_last_gradient": ratio(plain, gradient)}
 
 
-def many_columns(problem: Reweighting, x: Tensor, y: Tensor, batch: Samples) -> dict[str, float]:
+def many_columns(
+    problem: Reweighting, x: Tensor, y: Tensor, batch: LabelledBatch
+) -> dict[str, float]:
     """Compare ways to make the sketched systems of non-iter, on one chunk of samples."""
-    part, curvature = batch.take(torch.arange(64)), Curvature("gauss-newton", 0.5)
+    part, curvature = batch.take(torch.arange(64)), CurvatureSettings("gauss-newton", 0.5)
     S1, S2 = SparseEmbedding(8, len(y), 1), SparseEmbedding(16, len(y), 2)
     operator = CURVATURES["gauss-newton"].repeated(problem, x, y, part, 0.5)
     columns = S1.transpose_apply(torch.eye(8))

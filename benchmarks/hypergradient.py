@@ -38,8 +38,8 @@ from fedsift.hypergradient.estimate import relative
 from fedsift.hypergradient.exact import conjugate_gradients
 from fedsift.problem import (
     FlatModel,
+    LabelledBatch,
     Reweighting,
-    Samples,
     cross_product,
     inner_gradient,
     outer_gradients,
@@ -77,8 +77,8 @@ class Case:
     problem: Reweighting
     x: Tensor
     y: Tensor
-    train: Samples
-    validation: Samples
+    train: LabelledBatch
+    validation: LabelledBatch
     damping: float
     step: float = 0.0
 
@@ -209,7 +209,7 @@ def betty_side(case: Case, solver: str = "neumann") -> Hypergradient:
     from betty.problems import ImplicitProblem  # noqa: PLC0415
 
     class Inner(ImplicitProblem):
-        def training_step(self, batch: Samples) -> Tensor:
+        def training_step(self, batch: LabelledBatch) -> Tensor:
             y = self.module.value
             near = 0.5 * case.damping * (y - case.y).square().sum()
             return case.problem.inner_loss(weights.value, y, batch) + near
@@ -238,21 +238,21 @@ class _Vector(nn.Module):
         self.value = nn.Parameter(value.clone())
 
 
-def _samples(size: int) -> tuple[Samples, Samples]:
+def _samples(size: int) -> tuple[LabelledBatch, LabelledBatch]:
     """Return noisy training and clean validation samples."""
     if {row.where for row in available() if row.name == "mnist"} == {"path"}:
         data = build("mnist", clients=1, samples_per_client=size, validation_size=size, rho=NOISE)
-        return Samples.of(data.clients[0].inputs, data.clients[0].labels), Samples.of(
+        return LabelledBatch.of(data.clients[0].inputs, data.clients[0].labels), LabelledBatch.of(
             *data.validation
         )
     source = generator(0, "benchmark", "samples")
     images = torch.randn(2, size, *SHAPE, generator=source)
     labels = torch.randint(10, (2, size), generator=source)
-    return Samples.of(images[0], labels[0]), Samples.of(images[1], labels[1])
+    return LabelledBatch.of(images[0], labels[0]), LabelledBatch.of(images[1], labels[1])
 
 
-def _double(samples: Samples) -> Samples:
-    return Samples(samples.inputs.double(), samples.labels, samples.positions)
+def _double(samples: LabelledBatch) -> LabelledBatch:
+    return LabelledBatch(samples.inputs.double(), samples.labels, samples.positions)
 
 
 def _check_equal(who: str, one: Tensor, other: Tensor) -> None:

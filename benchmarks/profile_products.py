@@ -11,7 +11,7 @@ import torch
 from torch.profiler import profile
 
 from benchmarks.curvature import SAMPLES
-from fedsift.problem import FlatModel, Reweighting, Samples, inner_gradient
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting, inner_gradient
 from fedsift.problem.curvature import CURVATURES
 from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
@@ -37,7 +37,7 @@ def main() -> None:
     source = generator(0, "benchmark")
     problem = Reweighting(FlatModel(build_model("paper_cnn", (1, 28, 28), 10, seed=0)))
     inputs = torch.randn(SAMPLES, 1, 28, 28, generator=source)
-    batch = Samples.of(inputs, torch.randint(10, (SAMPLES,), generator=source))
+    batch = LabelledBatch.of(inputs, torch.randint(10, (SAMPLES,), generator=source))
     x, y = torch.ones(SAMPLES), problem.model.initial()
     v = torch.randn(len(y), generator=source)
     show("gradient", lambda: inner_gradient(problem, x, y, batch))

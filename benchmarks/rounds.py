@@ -16,7 +16,8 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.timing import ratio, seconds
 from fedsift.algorithms import Algorithm, ServerState, single_loop
-from fedsift.client import answer as client
+from fedsift.client import single_loop as client_step
+from fedsift.client import training
 from fedsift.compress import CountSketch, TopK
 from fedsift.data import ClientData, FederatedData
 from fedsift.experiment.config import Config
@@ -137,8 +138,8 @@ def measure() -> dict[str, float]:
 
 
 PARTS: dict[str, tuple[tuple[object, str], ...]] = {
-    "local_steps": ((client, "local_sgd"),),
-    "product_and_scores": ((client, "joint_pass"), (pooled, "joint_pass")),
+    "local_steps": ((training, "local_sgd"),),
+    "product_and_scores": ((client_step, "joint_pass"), (pooled, "joint_pass")),
     "compression": ((CountSketch, "compress"), (CountSketch, "decompress"), (TopK, "compress")),
     "server_gradient": ((single_loop, "outer_gradients"),),
 }

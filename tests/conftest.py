@@ -13,10 +13,10 @@ from fedsift.hypergradient import Point
 from fedsift.messages import Cohort
 from fedsift.problem import (
     FlatModel,
+    LabelledBatch,
     Quadratic,
     QuadraticClient,
     Reweighting,
-    Samples,
     mean_client,
     random_quadratic,
 )
@@ -32,7 +32,7 @@ class ConvCase:
     problem: Reweighting
     x: Tensor
     y: Tensor
-    batch: Samples
+    batch: LabelledBatch
     v: Tensor
 
 
@@ -52,7 +52,7 @@ def conv(request: pytest.FixtureRequest) -> ConvCase:
     labels = torch.randint(3, (n,), generator=source)
     x = torch.rand(n, dtype=torch.float64, generator=source)
     y = 0.5 * normal(problem.model.length)
-    return ConvCase(problem, x, y, Samples.of(normal(n, 1, 4, 4), labels), normal(len(y)))
+    return ConvCase(problem, x, y, LabelledBatch.of(normal(n, 1, 4, 4), labels), normal(len(y)))
 
 
 @dataclass(frozen=True)

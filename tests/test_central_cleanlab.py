@@ -12,7 +12,7 @@ from benchmarks.central_cleanlab import FILTERS, cross_validate, main, score
 
 from fedsift.experiment.config import Config
 from fedsift.experiment.setup import from_config
-from fedsift.problem import Samples
+from fedsift.problem import LabelledBatch
 from fedsift.randomness import generator
 
 SMALL = {"clients": 2, "samples_per_client": 60, "validation_size": 50, "test_size": 10}
@@ -22,7 +22,7 @@ def pooled_case():
     setup = from_config(Config(method="fedavg", model="linear", **SMALL).resolve())
     clients = setup.data.clients
     inputs = torch.cat([c.inputs for c in clients])
-    return setup, Samples.of(inputs, torch.cat([c.labels for c in clients]))
+    return setup, LabelledBatch.of(inputs, torch.cat([c.labels for c in clients]))
 
 
 def test_own_label_has_no_say_in_the_probabilities():
@@ -31,7 +31,7 @@ def test_own_label_has_no_say_in_the_probabilities():
     held = torch.randperm(120, generator=generator(0, "folds"))[:30]  # the first fold
     labels = pooled.labels.clone()
     labels[held] = (labels[held] + 1) % 10
-    after = cross_validate(setup, Samples.of(pooled.inputs, labels), folds=4, epochs=3)
+    after = cross_validate(setup, LabelledBatch.of(pooled.inputs, labels), folds=4, epochs=3)
     changed = (after.probabilities != before).any(dim=1)
     assert not changed[held].any()
     assert int(changed.sum()) == 90

@@ -3,15 +3,16 @@
 import pytest
 import torch
 
-from fedsift.algorithms import LocalSteps
-from fedsift.algorithms.comm_fedbio import Move
-from fedsift.algorithms.fedavg import local_sgd
-from fedsift.client.passes import Curvature, joint_pass
+from fedsift.algorithms.additions.self_paced import pull
+from fedsift.algorithms.outer_step import Move
+from fedsift.client.passes import joint_pass
 from fedsift.compress import CountSketch, TopK, feedback_for
 from fedsift.device import resolve
 from fedsift.errors import ConfigError
-from fedsift.problem import FlatModel, Reweighting, Samples
+from fedsift.hypergradient import CurvatureSettings
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.problem.networks import build_model
+from fedsift.problem.sgd import LocalSteps, local_sgd
 from fedsift.randomness import generator
 
 
@@ -58,7 +59,7 @@ def elsewhere():
     """
     problem = Reweighting(FlatModel(build_model("digits_cnn", (1, 8, 8), 10, 0), "meta"))
     inputs, labels = torch.zeros(150, 1, 8, 8), torch.zeros(150, dtype=torch.int64)
-    batch = Samples.of(inputs.to("meta"), labels.to("meta"))
+    batch = LabelledBatch.of(inputs.to("meta"), labels.to("meta"))
     y = problem.model.initial()
     return problem, problem.initial_x(batch), y, batch, torch.zeros_like(y)
 
@@ -67,7 +68,7 @@ def elsewhere():
 def test_products_and_scores_stay_on_the_device(elsewhere, kind):
     problem, x, y, batch, v = elsewhere
     drawn, rest = batch.take(torch.arange(70)), batch.take(torch.arange(70, 150))
-    product, cross = joint_pass(problem, x, y, drawn, rest, v, Curvature(kind, 0.5))
+    product, cross = joint_pass(problem, x, y, drawn, rest, v, CurvatureSettings(kind, 0.5))
     assert (product.device.type, product.shape) == ("meta", y.shape)
     assert (cross.value.device.type, cross.value.shape) == ("meta", x.shape)
 
@@ -83,7 +84,7 @@ def test_the_outer_step_stays_on_the_device(elsewhere):
     problem, x, *_ = elsewhere
     move = Move(0.1, "scale-free", pace=0.05)
     zeros = torch.zeros_like(x)
-    moved = problem.project(x - move.change(zeros) + move.own(x, zeros))
+    moved = problem.project(x - move.change(zeros) + pull(x, zeros, move.pace))
     assert moved.device.type == "meta"
 
 

@@ -1,17 +1,19 @@
-"""What the server and its clients say to each other.
+"""Requests and replies: everything that the server and its clients exchange.
 
 An algorithm is written against one method, ``federation.ask(request, clients) -> replies``. A
-request says what to do and carries arrays and scalars; a reply carries arrays and scalars, the
+request names an action and carries arrays and scalars; a reply carries arrays and scalars, the
 client's number of samples N_m, or an error. ``Cohort`` adds what every algorithm wants next: go on
-with those that answered, weigh them by N_m, stop when they are too few.
+with those that replied, weigh them by N_m, stop when they are too few.
+
+Scalars are written and read by dataclasses, each field one scalar: ``scalars_of(LocalSteps(...))``
+at the server, ``request.read(LocalSteps)`` at the client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Protocol
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,23 +22,33 @@ from fedsift.compress import Payload, wire
 from fedsift.errors import InputError, TooFewClients
 from fedsift.randomness import generator
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 ClientId = int
 Scalar = bool | int | float | str | None
+Parts = TypeVar("Parts", bound="DataclassInstance")
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+}
 
 
-class Action(StrEnum):
-    """All that a client can be asked."""
+def scalar(name: str, default: Any = MISSING) -> Any:
+    """Return a dataclass field that travels under another name than its own."""
+    return field(default=default, metadata={"scalar": name})
 
-    TRAIN = "train"
-    PRODUCT = "product"
-    SKETCH = "sketch"
-    OUTER = "outer"
-    STEP = "step"
-    ASSESS = "assess"
-    COUNT = "count"
-    KEEP = "keep"
-    TRAIN_KEPT = "train-kept"
-    JUDGE = "judge"
+
+def scalars_of(*parts: DataclassInstance) -> dict[str, Scalar]:
+    """Return the fields of dataclasses as the scalars of one request."""
+    return {_name(spec): getattr(part, spec.name) for part in parts for spec in fields(part)}
+
+
+def _name(spec: Field[Any]) -> str:
+    return str(spec.metadata.get("scalar", spec.name))
 
 
 @dataclass(frozen=True)
@@ -58,15 +70,15 @@ class Versioned:
 
 @dataclass(frozen=True)
 class Request:
-    """What to do, in which round, with which arrays and scalars."""
+    """An action (a row of ``client.ACTIONS``), its round, its arrays and scalars."""
 
-    action: Action
+    action: str
     round: int
     arrays: Mapping[str, Payload | Versioned] = field(default_factory=dict)
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
 
     def plain(self) -> Request:
-        """Return the request as a client reads it, versioned arrays unpacked."""
+        """Return the request as a client reads it, versioned arrays as their values."""
         arrays = {n: a.value if isinstance(a, Versioned) else a for n, a in self.arrays.items()}
         return replace(self, arrays=arrays)
 
@@ -77,16 +89,26 @@ class Request:
             raise InputError(f"the request '{self.action}' has no dense array '{name}'")
         return value
 
-    def number(self, name: str) -> float:
-        """Return a scalar that is a number."""
-        value = self.scalars.get(name)
-        if isinstance(value, str) or value is None:
-            raise InputError(f"the request '{self.action}' has no number '{name}'")
-        return value
+    def read(self, kind: type[Parts]) -> Parts:
+        """Return the scalars that make up a dataclass, or refuse what is missing or mistyped."""
+        values = {}
+        for spec in fields(kind):
+            name, wanted = _name(spec), str(spec.type)
+            value = self.scalars.get(name)
+            fits = isinstance(value, _KINDS[wanted]) and isinstance(value, bool) == (
+                wanted == "bool"
+            )
+            if not fits:
+                raise InputError(
+                    f"the request '{self.action}' needs the scalar '{name}' of type {wanted}, not "
+                    f"{value!r}"
+                )
+            values[spec.name] = float(value) if wanted == "float" else value  # type: ignore[arg-type]
+        return kind(**values)
 
     def num_bytes(self, known: Mapping[str, int] | None = None) -> int:
         """Return the encoded size for a client that has these versions."""
-        envelope: dict[str, Scalar] = {"action": self.action.value, "round": self.round}
+        envelope: dict[str, Scalar] = {"action": self.action, "round": self.round}
         total = 0
         for name, array in self.arrays.items():
             if isinstance(array, Versioned):
@@ -98,7 +120,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a client answered; ``error`` is a sentence when it could not."""
+    """A client's answer; ``error`` is a sentence where it could not do what was asked."""
 
     client: ClientId
     num_samples: int
@@ -131,6 +153,18 @@ class Traffic:
         return self + Traffic(-other.bytes_up, -other.bytes_down, -other.exchanges)
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """What a checkpoint holds of the clients: their arrays where they are in this process.
+
+    ``versions`` are those of the versioned arrays that each client has.
+    """
+
+    clients: Mapping[ClientId, Mapping[str, Tensor]] = field(default_factory=dict)
+    versions: Mapping[ClientId, Mapping[str, int]] = field(default_factory=dict)
+    traffic: Traffic = Traffic()
+
+
 class Federation(Protocol):
     """The clients, wherever they are."""
 
@@ -141,17 +175,29 @@ class Federation(Protocol):
 
     @property
     def traffic(self) -> Traffic:
-        """All that was sent so far."""
+        """All bytes and exchanges so far."""
         ...
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
         """Ask these clients; return one reply each, in order of client id."""
         ...
 
+    def snapshot(self) -> Snapshot:
+        """Return what a checkpoint must hold to go on from here."""
+        ...
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a checkpoint."""
+        ...
+
+    def inspect(self, client: ClientId) -> Mapping[str, Tensor] | None:
+        """Return a client's own arrays; None where the client is in another process."""
+        ...
+
 
 @dataclass(frozen=True)
 class Answers:
-    """The replies that came, and their shares N_m / Σ N_m; ``weights`` stand in for N_m."""
+    """The replies without an error, and their shares N_m / Σ N_m; ``weights`` replace N_m."""
 
     replies: tuple[Reply, ...]
     events: tuple[str, ...] = ()
@@ -197,7 +243,7 @@ class Cohort:
     min_clients: int = 1
 
     def ask(self, request: Request) -> Answers:
-        """Ask the cohort and keep the answers; raise when fewer than ``min_clients`` came."""
+        """Ask the cohort and keep the answers; raise where fewer than ``min_clients`` came."""
         replies = self.federation.ask(request, self.clients)
         good = tuple(r for r in replies if r.error is None)
         events = tuple(

@@ -7,13 +7,11 @@ from torch.func import grad, jacrev
 from conftest import quadratic_case
 from fedsift import Exact, Iterative, LocalSteps, OuterStep, solve
 from fedsift.algorithms import CommFedBiO, Server, ServerState
-from fedsift.algorithms.comm_fedbio import Move, trust
-from fedsift.client import Site
+from fedsift.client import Client
 from fedsift.compress import Identity, TopK, feedback_for
-from fedsift.errors import ConfigError
 from fedsift.federation import LocalFederation
 from fedsift.hypergradient import Constant, CurvatureSettings
-from fedsift.problem import Samples, inner_gradient
+from fedsift.problem import LabelledBatch, inner_gradient
 
 FULL = LocalSteps(steps=20, lr=0.05, batch_size=0)
 
@@ -52,8 +50,8 @@ def test_it_finds_the_outer_solution_of_a_quadratic_federation(estimator, tolera
 def test_one_round_with_private_weights_follows_the_equations(conv):
     problem, n = conv.problem, len(conv.batch)
     halves = [torch.arange(0, 4), torch.arange(4, n)]
-    parts = [Samples.of(conv.batch.inputs[h], conv.batch.labels[h]) for h in halves]
-    federation = LocalFederation(Site(m, problem, part) for m, part in enumerate(parts))
+    parts = [LabelledBatch.of(conv.batch.inputs[h], conv.batch.labels[h]) for h in halves]
+    federation = LocalFederation(Client(m, problem, part) for m, part in enumerate(parts))
     settings = CurvatureSettings("gauss-newton", damping=0.1)
     outer, local = OuterStep(3.0, "gradient"), LocalSteps(1, 0.1, 0)
     algorithm = CommFedBiO(Exact(settings), local, outer)
@@ -61,7 +59,7 @@ def test_one_round_with_private_weights_follows_the_equations(conv):
     _, state = algorithm.round(federation, server, ServerState(conv.y), 0)
 
     ones = torch.ones(n).double()
-    pooled = Samples.of(conv.batch.inputs, conv.batch.labels)
+    pooled = LabelledBatch.of(conv.batch.inputs, conv.batch.labels)
     y = conv.y - 0.1 * inner_gradient(problem, ones, conv.y, pooled)
     torch.testing.assert_close(state.y, y)
     J = jacrev(lambda y_: problem.outputs(y_, pooled))(y)
@@ -69,7 +67,7 @@ def test_one_round_with_private_weights_follows_the_equations(conv):
     Q = (torch.diag_embed(p) - p.unsqueeze(2) * p.unsqueeze(1)) / n
     H = torch.einsum("nid,nij,nje->de", J, Q, J) + 0.101 * torch.eye(len(y)).double()
     v = torch.linalg.solve(H, grad(lambda y_: problem.outer_loss(ones, y_, pooled))(y))
-    own = Samples.of(pooled.inputs, p.argmax(dim=1))
+    own = LabelledBatch.of(pooled.inputs, p.argmax(dim=1))
     with_label, with_own = (
         jacrev(lambda y_, b=batch: problem.sample_losses(y_, b))(y) @ v for batch in (pooled, own)
     )
@@ -92,56 +90,6 @@ def test_weights_never_travel(conv):
     assert names == {"update", "loss", "product", "curvature", "error"}
     n = len(conv.batch)
     assert all(len(a) != n for reply in replies for a in reply.arrays.values())
-
-
-def test_scale_free_steps_have_the_size_of_the_learning_rate():
-    step = Move(0.1, "scale-free").change(torch.tensor([3e-9, -4e-9]))
-    assert abs(float(step.square().mean().sqrt()) - 0.1) < 1e-6
-    assert step[0] > 0 > step[1]
-    assert Move(0.1, "scale-free").change(torch.zeros(3)).tolist() == [0.0] * 3
-
-
-def test_the_outer_step_falls_like_one_over_k():
-    outer = OuterStep(0.1, decay_after=10)
-    assert [round(outer.at(k).lr, 6) for k in (0, 9, 19, 99)] == [0.1, 0.1, 0.05, 0.01]
-    assert OuterStep(0.1).at(1000).lr == 0.1
-
-
-def test_the_models_own_opinion_takes_over_what_the_step_gives_up():
-    outer = OuterStep(0.1, decay_after=10, self_paced=2.0)
-    assert [round(outer.at(k).pace, 6) for k in (0, 9, 19, 99)] == [0.0, 0.0, 0.1, 0.18]
-    for earned, lr, pace in ((0.0, 0.1, 0.0), (0.5, 0.055, 0.09), (1.0, 0.01, 0.18)):
-        move = outer.at(99, earned)
-        assert (move.lr, move.pace) == (pytest.approx(lr), pytest.approx(pace))
-    assert OuterStep(0.1, decay_after=10).at(99).pace == 0.0
-
-
-def test_the_models_own_opinion_pulls_a_weight_towards_it():
-    agreement, x = (
-        torch.tensor([0.0, 0.125, 0.25, 0.625, 1.0]),
-        torch.tensor([0.5, 0.5, 0.5, 0.0, 1]),
-    )
-    move = Move(0.1, "gradient", pace=0.1)
-    pull = move.own(x, agreement)
-    torch.testing.assert_close(pull, torch.tensor([-0.1, -0.05, 0.0, 0.15, 0.0]))
-    for _ in range(100):
-        x = x + move.own(x, agreement)
-    torch.testing.assert_close(x, torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]))
-
-
-def test_a_model_is_trusted_by_its_errors_on_the_validation_set(conv):
-    predicted = conv.problem.outputs(conv.y, conv.batch).argmax(dim=1)
-    for errors in (0, 1, 2):
-        labels = predicted.clone()
-        labels[:errors] = (labels[:errors] + 1) % 3
-        server = Server(conv.problem, Samples.of(conv.batch.inputs, labels))
-        assert trust(server, conv.y) == pytest.approx(max(0.0, 1 - 10 * errors / 12))
-    assert trust(Server(quadratic_case().problem, None), conv.y) == 1.0
-
-
-def test_an_unknown_rule_is_refused():
-    with pytest.raises(ConfigError, match="outer rule 'adam' is unknown"):
-        OuterStep(0.1, "adam")
 
 
 def test_a_failed_estimate_leaves_x_alone(quadratic):

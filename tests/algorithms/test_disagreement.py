@@ -9,7 +9,7 @@ from fedsift.algorithms import Disagreement, FedAvg, LocalSteps, Server, ServerS
 from fedsift.algorithms.fedavg import draw_cohort
 from fedsift.errors import InputError
 from fedsift.federation import LocalFederation
-from fedsift.problem import FlatModel, LossPair, Reweighting, Samples
+from fedsift.problem import FlatModel, LabelledBatch, LossPair, Reweighting
 from fedsift.problem.sample_losses import label_share, sample_losses
 from fedsift.randomness import generator
 
@@ -25,7 +25,7 @@ def case(cohort=0):
         inputs = torch.randn(n, 8, generator=source)
         labels = inputs[:, :3].argmax(dim=1)
         labels[:wrong] = (labels[:wrong] + 1) % 3
-        return Samples.of(inputs, labels)
+        return LabelledBatch.of(inputs, labels)
 
     net = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 3))
     with torch.no_grad():
@@ -51,7 +51,7 @@ def train(algorithm, cohort=0):
 
 
 def expected_weights(federation, client, y):
-    site = federation.sites[client]
+    site = federation.clients[client]
     p = site.problem.model(y, site.batch.inputs).softmax(dim=1)
     rows = torch.arange(len(p))
     own = p[rows, site.batch.labels]

@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 from fedsift.algorithms import FedAvg, LocalSteps, Server, ServerState
-from fedsift.algorithms.fedavg import local_sgd
-from fedsift.client import Site
+from fedsift.client import Client
 from fedsift.errors import RunError
 from fedsift.federation import LocalFederation
-from fedsift.problem import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting
+from fedsift.problem.sgd import local_sgd
 from fedsift.randomness import generator
 
 
@@ -32,7 +32,7 @@ def _model():
 def test_two_rounds_equal_a_plain_torch_loop():
     net, data = _model(), _clients()
     problem = Reweighting(FlatModel(net), l2=0.01)
-    federation = LocalFederation.of(problem, [Samples.of(*pair) for pair in data])
+    federation = LocalFederation.of(problem, [LabelledBatch.of(*pair) for pair in data])
     algorithm = FedAvg(LocalSteps(steps=3, lr=0.2, batch_size=0))
     state = ServerState(problem.model.initial())
     for k in range(2):
@@ -81,7 +81,7 @@ def test_batches_pass_over_the_data_before_they_repeat():
 
 def test_a_model_that_blows_up_stops_the_run_with_a_sentence():
     problem = Reweighting(FlatModel(_model()))
-    federation = LocalFederation.of(problem, [Samples.of(*pair) for pair in _clients()])
+    federation = LocalFederation.of(problem, [LabelledBatch.of(*pair) for pair in _clients()])
     algorithm = FedAvg(LocalSteps(steps=50, lr=1e12, batch_size=0))
     with pytest.raises(RunError, match=r"lower inner_lr \(now 1e\+12\)"):
         algorithm.round(federation, Server(problem, None), ServerState(problem.model.initial()), 0)
@@ -89,7 +89,9 @@ def test_a_model_that_blows_up_stops_the_run_with_a_sentence():
 
 def test_only_the_cohort_trains():
     problem = Reweighting(FlatModel(_model()))
-    sites = [Site(m, problem, Samples.of(*pair)) for m, pair in enumerate(_clients((5,) * 8))]
+    sites = [
+        Client(m, problem, LabelledBatch.of(*pair)) for m, pair in enumerate(_clients((5,) * 8))
+    ]
     federation = LocalFederation(sites)
     server = Server(problem, None, cohort=3, seed=7)
     state = ServerState(problem.model.initial())

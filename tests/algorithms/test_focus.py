@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from fedsift.algorithms import FedAvg, Focus, LocalSteps, Server, ServerState
 from fedsift.algorithms.focus import credibility
 from fedsift.federation import LocalFederation
-from fedsift.problem import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.randomness import generator
 
 LOCAL = LocalSteps(steps=3, lr=0.5, batch_size=0)
@@ -29,9 +29,9 @@ def case(sizes=(5, 8, 11)):
         for p in net.parameters():
             p.copy_(torch.randn(p.shape, generator=generator(6, "model")))
     problem = Reweighting(FlatModel(net), l2=0.01)
-    federation = LocalFederation.of(problem, [Samples.of(*pair) for pair in data])
+    federation = LocalFederation.of(problem, [LabelledBatch.of(*pair) for pair in data])
     clean = draw(20, "validation")
-    server = Server(problem, Samples.of(*clean))
+    server = Server(problem, LabelledBatch.of(*clean))
     return net, data, clean, federation, server, ServerState(problem.model.initial())
 
 
@@ -96,7 +96,7 @@ def test_credibility_of_huge_losses_is_that_of_their_differences():
 def test_own_loss_is_unweighted():
     _, _, _, federation, server, state = case()
     twin = case()[3]
-    for m, site in twin.sites.items():
+    for m, site in twin.clients.items():
         x = torch.full((len(site.batch),), 0.25)
         twin.states[m] = type(twin.state(m))(x=x, average=x)
     still = LocalSteps(steps=1, lr=1e-30, batch_size=0)  # the weights reach nothing but the update

@@ -11,11 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from fedsift.algorithms import FedAvg, LocalSteps, Preprocess, Server, ServerState
 from fedsift.algorithms.preprocess import EDGES, bin_edges, find_threshold
-from fedsift.client import SiteState
+from fedsift.client import ClientState
 from fedsift.errors import ConfigError, RunError
 from fedsift.federation import LocalFederation
-from fedsift.messages import Action
-from fedsift.problem import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.problem.sample_losses import histogram, sample_losses
 from fedsift.randomness import generator
 
@@ -47,8 +46,8 @@ def case(cohort=0, sizes=(30, 40, 50), wrong=0.4):
         for p in net.parameters():
             p.copy_(torch.randn(p.shape, generator=source))
     problem = Reweighting(FlatModel(net), l2=0.01)
-    federation = Recorder.of(problem, [Samples.of(x, noisy) for x, _, noisy in data[:-1]])
-    server = Server(problem, Samples.of(*data[-1][:2]), cohort=cohort, seed=2)
+    federation = Recorder.of(problem, [LabelledBatch.of(x, noisy) for x, _, noisy in data[:-1]])
+    server = Server(problem, LabelledBatch.of(*data[-1][:2]), cohort=cohort, seed=2)
     return federation, server, ServerState(problem.model.initial()), truths[:-1]
 
 
@@ -110,12 +109,12 @@ def test_kept_are_the_losses_up_to_the_threshold():
     algorithm = Preprocess(LOCAL, BENCHMARK)
     info, _ = algorithm.round(federation, server, state, 0)
     benchmark, _ = algorithm._train_benchmark(server, state.y)
-    for m, site in federation.sites.items():
+    for m, site in federation.clients.items():
         losses = sample_losses(site.problem, benchmark, site.batch)
         after = federation.state(m)
         assert torch.equal(after.x, (losses <= info.metrics["threshold"]).float())
         assert torch.equal(after.average, after.x)
-    told = [r.arrays["counts"] for action, r in federation.heard if action == Action.COUNT]
+    told = [r.arrays["counts"] for action, r in federation.heard if action == "count"]
     edge = int((bin_edges(benchmark) <= info.metrics["threshold"]).sum())
     share = sum(int(c[:edge].sum()) for c in told) / sum(int(c.sum()) for c in told)
     assert info.metrics["kept"] == pytest.approx(share)
@@ -125,10 +124,10 @@ def test_later_rounds_are_fedavg_as_if_removed_samples_were_not_there():
     federation, server, state, truths = case()
     for m, bad in enumerate(truths):
         x = (~bad).float()
-        federation.states[m] = SiteState(x=x, average=x)
+        federation.states[m] = ClientState(x=x, average=x)
     left = [
-        Samples.of(site.batch.inputs[~bad], site.batch.labels[~bad])
-        for site, bad in zip(federation.sites.values(), truths, strict=True)
+        LabelledBatch.of(site.batch.inputs[~bad], site.batch.labels[~bad])
+        for site, bad in zip(federation.clients.values(), truths, strict=True)
     ]
     info, found = Preprocess(LOCAL, BENCHMARK).round(federation, server, state, 1)
     small = LocalFederation.of(server.problem, left)
@@ -140,14 +139,14 @@ def test_later_rounds_are_fedavg_as_if_removed_samples_were_not_there():
 def test_replies_are_counts_and_the_update_never_a_number_per_sample():
     federation, server, state, _ = case()
     Preprocess(LOCAL, BENCHMARK).round(federation, server, state, 0)
-    sizes = {Action.COUNT: ("counts", EDGES + 1), Action.TRAIN_KEPT: ("update", len(state.y))}
-    assert {action for action, _ in federation.heard} == {*sizes, Action.KEEP}
+    sizes = {"count": ("counts", EDGES + 1), "train-kept": ("update", len(state.y))}
+    assert {action for action, _ in federation.heard} == {*sizes, "keep"}
     for action, reply in federation.heard:
         lengths = {name: tuple(array.shape) for name, array in reply.arrays.items()}
         name, length = sizes.get(action, (None, None))
         assert lengths == ({} if name is None else {name: (length,)})
         assert set(reply.scalars) <= {"kept", "found", "loss"}
-    counts = [r.arrays["counts"] for action, r in federation.heard if action == Action.COUNT]
+    counts = [r.arrays["counts"] for action, r in federation.heard if action == "count"]
     assert [int(c.sum()) for c in counts] == [30, 40, 50]
 
 
@@ -174,7 +173,7 @@ def test_all_clients_filter_although_one_trains():
     federation, server, state, _ = case(cohort=1)
     Preprocess(LOCAL, BENCHMARK).round(federation, server, state, 0)
     asked = [action for action, _ in federation.heard]
-    assert [asked.count(a) for a in (Action.COUNT, Action.KEEP, Action.TRAIN_KEPT)] == [3, 3, 1]
+    assert [asked.count(a) for a in ("count", "keep", "train-kept")] == [3, 3, 1]
 
 
 def test_a_client_that_would_keep_nothing_keeps_its_easiest_sample_and_is_named():
@@ -184,7 +183,7 @@ def test_a_client_that_would_keep_nothing_keeps_its_easiest_sample_and_is_named(
     benchmark, _ = algorithm._train_benchmark(server, state.y)
     assert len(info.events) == 3
     assert info.events[1].startswith("client 1 has no sample with a loss of at most 1e-30")
-    for m, site in federation.sites.items():
+    for m, site in federation.clients.items():
         x = federation.state(m).x
         assert int(x.sum()) == 1
         assert x.argmax() == sample_losses(site.problem, benchmark, site.batch).argmin()
@@ -196,7 +195,7 @@ def test_a_client_that_misses_the_opening_keeps_all_and_is_named():
 
     def without_two(request, clients):
         replies = ask(request, clients)
-        if request.action not in (Action.COUNT, Action.KEEP):
+        if request.action not in ("count", "keep"):
             return replies
         federation.states.pop(2)
         return [replace(r, error="gone") if r.client == 2 else r for r in replies]

@@ -9,7 +9,7 @@ from fedsift.compress import CountSketch, Identity, TopK, feedback_for, wire
 from fedsift.federation import LocalFederation
 from fedsift.hypergradient import CurvatureSettings, SolverState
 from fedsift.messages import Versioned
-from fedsift.problem import Samples, cross_product, inner_gradient, outer_gradients
+from fedsift.problem import LabelledBatch, cross_product, inner_gradient, outer_gradients
 from fedsift.problem.curvature import CURVATURES
 
 PLAIN = CurvatureSettings("hessian")
@@ -50,7 +50,7 @@ def test_a_round_is_one_exchange(quadratic):
 
 
 def test_one_round_does_everything_at_the_same_point(conv):
-    problem, batch = conv.problem, Samples.of(conv.batch.inputs, conv.batch.labels)
+    problem, batch = conv.problem, LabelledBatch.of(conv.batch.inputs, conv.batch.labels)
     federation = LocalFederation.of(problem, [batch])
     settings, d = CurvatureSettings("gauss-newton", damping=0.2), len(conv.y)
     local, outer = LocalSteps(1, 0.1, 0), OuterStep(2.0, "gradient")
@@ -99,9 +99,9 @@ def test_a_client_that_missed_a_round_gets_the_whole_v():
     state = ServerState(torch.zeros(40).double(), case.problem.initial_x(None))
     fresh = []
     for k in range(12):
-        had = {c for c, v in case.federation.versions.items() if v["v"] == k}
+        had = {c for c, v in case.federation.snapshot().versions.items() if v["v"] == k}
         _, state = algorithm.round(case.federation, server, state, k)
-        asked = {c for c, v in case.federation.versions.items() if v["v"] == k + 1}
+        asked = {c for c, v in case.federation.snapshot().versions.items() if v["v"] == k + 1}
         fresh.append(len(asked - had))
         down.append(case.federation.traffic.bytes_down - previous)
         previous = case.federation.traffic.bytes_down

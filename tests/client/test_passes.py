@@ -5,7 +5,6 @@ import torch
 from torch.func import hessian, jacrev
 
 from fedsift.client.passes import (
-    Curvature,
     chunk_length,
     cross_pass,
     galerkin_pass,
@@ -15,10 +14,11 @@ from fedsift.client.passes import (
 )
 from fedsift.compress import SparseEmbedding
 from fedsift.errors import InputError
-from fedsift.problem import LossPair, Samples
+from fedsift.hypergradient import CurvatureSettings
+from fedsift.problem import LabelledBatch, LossPair
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}
-GN = Curvature("gauss-newton", 0.3)
+GN = CurvatureSettings("gauss-newton", 0.3)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def gauss_newton(conv):
 def test_chunks_are_longer_where_samples_are_small(monkeypatch):
     monkeypatch.undo()
     labels = torch.zeros(10, dtype=torch.int64)
-    lengths = [chunk_length(Samples.of(torch.zeros(10, d), labels)) for d in (20, 784, 3072)]
+    lengths = [chunk_length(LabelledBatch.of(torch.zeros(10, d), labels)) for d in (20, 784, 3072)]
     assert lengths == [512, 64, 64]
     assert chunk_length(object()) == 64
 
@@ -77,6 +77,8 @@ def test_galerkin_needs_gauss_newton(conv):
     pair = LossPair(conv.problem.inner_loss, conv.problem.outer_loss, conv.x)
     S1 = SparseEmbedding(6, len(conv.y), 1)
     with pytest.raises(InputError, match="needs the Gauss-Newton matrix"):
-        galerkin_pass(conv.problem, conv.x, conv.y, conv.batch, S1, Curvature("hessian", 0.0))
+        galerkin_pass(
+            conv.problem, conv.x, conv.y, conv.batch, S1, CurvatureSettings("hessian", 0.0)
+        )
     with pytest.raises(InputError, match="needs the Gauss-Newton matrix"):
         galerkin_pass(pair, conv.x, conv.y, conv.batch, S1, GN)

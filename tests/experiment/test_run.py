@@ -19,7 +19,6 @@ from fedsift.errors import InputError, RunError
 from fedsift.experiment.methods import METHODS
 from fedsift.experiment.run import execute, read_config
 from fedsift.federation import LocalFederation
-from fedsift.messages import Action
 
 
 def stop_after(k: int, error: type[BaseException] = KeyboardInterrupt):
@@ -117,7 +116,7 @@ def test_finished_run_goes_on_with_more_rounds(tmp_path, tiny, outcome):
 
 
 @pytest.mark.parametrize("error", [RunError, KeyboardInterrupt, OSError])
-@pytest.mark.parametrize("action", [Action.PRODUCT, Action.OUTER])
+@pytest.mark.parametrize("action", ["product", "outer"])
 def test_round_that_fails_midway_leaves_no_mark(
     tmp_path, tiny, outcome, monkeypatch, action, error
 ):

@@ -29,8 +29,8 @@ def test_oracle_has_only_the_correctly_labelled_samples(tiny):
     assert setup.federation.sizes == {0: 15, 1: 15}
     for m, client in enumerate(setup.data.clients):
         good = client.labels == client.true_labels
-        assert torch.equal(setup.federation.sites[m].batch.labels, client.true_labels[good])
-        assert torch.equal(setup.federation.sites[m].batch.inputs, client.inputs[good])
+        assert torch.equal(setup.federation.clients[m].batch.labels, client.true_labels[good])
+        assert torch.equal(setup.federation.clients[m].batch.inputs, client.inputs[good])
 
 
 def test_oracle_without_a_correct_label_is_refused(tiny):

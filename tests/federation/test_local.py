@@ -3,17 +3,17 @@
 import pytest
 import torch
 
-from fedsift.client import Site
+from fedsift.client import Client
 from fedsift.compress import wire
 from fedsift.errors import InputError
 from fedsift.federation import LocalFederation
-from fedsift.messages import Action, Request
+from fedsift.messages import Request
 from fedsift.problem import FlatModel, Reweighting
 
 
 def _request(case, k=0):
     scalars = {"steps": 2, "lr": 0.1, "batch_size": 3}
-    return Request(Action.TRAIN, k, {"y": case.y.float()}, scalars)
+    return Request("train", k, {"y": case.y.float()}, scalars)
 
 
 def _federation(case, order=(0, 1, 2)):
@@ -22,7 +22,7 @@ def _federation(case, order=(0, 1, 2)):
     batch = type(case.batch).of(inputs, labels)
     parts = [batch.take(torch.arange(4 * m, 4 * m + 4)) for m in range(3)]
     parts = [type(case.batch).of(p.inputs, p.labels) for p in parts]
-    return LocalFederation(Site(m, problem, parts[m], seed=3) for m in order)
+    return LocalFederation(Client(m, problem, parts[m], seed=3) for m in order)
 
 
 def test_results_do_not_depend_on_the_order_of_clients(conv):
@@ -67,8 +67,8 @@ def test_faults_are_sentences(conv):
     federation = _federation(conv)
     with pytest.raises(InputError, match="there is no client 9"):
         federation.state(9)
-    (reply,) = federation.ask(Request(Action.OUTER, 0, {}, {}), [0])
-    assert reply.error == "client 0 was asked to 'outer' before any model came"
+    (reply,) = federation.ask(Request("outer", 0, {}, {}), [0])
+    assert reply.error == "client 0 was asked to 'outer' before a model was sent to it"
 
 
 def test_models_of_past_rounds_are_forgotten(conv):

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedsift.client import Site, answer
+from fedsift.client import Client, answer
 from fedsift.compress import CountSketch, Identity, TopK
 from fedsift.federation import LocalFederation
-from fedsift.messages import Action, Answers, Request
-from fedsift.problem import Samples
+from fedsift.messages import Answers, Request
+from fedsift.problem import LabelledBatch
 
 CUTS = ((0, 2), (2, 7), (7, 12))  # unequal clients
 
@@ -20,7 +20,9 @@ def _federations(conv):
     found = []
     for pool in (True, False):
         sites = [
-            Site(m, conv.problem, Samples.of(conv.batch.inputs[a:b], conv.batch.labels[a:b]))
+            Client(
+                m, conv.problem, LabelledBatch.of(conv.batch.inputs[a:b], conv.batch.labels[a:b])
+            )
             for m, (a, b) in enumerate(CUTS)
         ]
         federation = LocalFederation(sites, pool=pool)
@@ -58,7 +60,7 @@ def _mean_product(replies, compressor):
 
 
 @pytest.mark.parametrize("kind", ["gauss-newton", "hessian"])
-@pytest.mark.parametrize("action", [Action.PRODUCT, Action.STEP])
+@pytest.mark.parametrize("action", ["product", "step"])
 @pytest.mark.parametrize("drawn", [0, 3])
 def test_the_mean_product_is_the_same(conv, action, kind, drawn):
     identity = Identity(len(conv.y))
@@ -67,7 +69,7 @@ def test_the_mean_product_is_the_same(conv, action, kind, drawn):
     torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("action", [Action.OUTER, Action.STEP])
+@pytest.mark.parametrize("action", ["outer", "step"])
 @pytest.mark.parametrize("drawn", [0, 3])
 def test_every_client_moves_its_weights_the_same_way(conv, action, drawn):
     request = _request(conv, action, Identity(len(conv.y)), curvature_batch=drawn)
@@ -83,7 +85,7 @@ def test_every_client_moves_its_weights_the_same_way(conv, action, drawn):
 
 def test_a_sketch_of_the_cohort_is_the_mean_of_the_sketches(conv):
     sketch = CountSketch.at_rate(len(conv.y), 2, 3, 0)
-    request = _request(conv, Action.STEP, sketch)
+    request = _request(conv, "step", sketch)
     tables = []
     for federation in _federations(conv):
         answers = Answers(tuple(federation.ask(request, [0, 1, 2])))
@@ -93,7 +95,7 @@ def test_a_sketch_of_the_cohort_is_the_mean_of_the_sketches(conv):
 
 
 def test_top_k_is_not_linear_and_is_left_to_the_clients(conv):
-    request = _request(conv, Action.STEP, TopK(len(conv.y), 9))
+    request = _request(conv, "step", TopK(len(conv.y), 9))
     pooled, apart = (f.ask(request, [0, 1, 2]) for f in _federations(conv))
     for a, b in zip(pooled, apart, strict=True):
         assert torch.equal(a.arrays["product"].values, b.arrays["product"].values)
@@ -103,7 +105,7 @@ def test_both_send_the_same_number_of_bytes(conv):
     sketch = CountSketch.at_rate(len(conv.y), 2, 3, 0)
     traffics = []
     for federation in _federations(conv):
-        federation.ask(_request(conv, Action.STEP, sketch), [0, 2])
+        federation.ask(_request(conv, "step", sketch), [0, 2])
         traffics.append(federation.traffic)
     a, b = traffics
     assert (a.bytes_down, a.exchanges) == (b.bytes_down, b.exchanges)
@@ -119,15 +121,15 @@ def test_pooling_is_one_pass(conv, monkeypatch):
         return forward(self, y, batch)
 
     monkeypatch.setattr(type(conv.problem), "outputs", counted)
-    request = _request(conv, Action.OUTER, Identity(len(conv.y)))
+    request = _request(conv, "outer", Identity(len(conv.y)))
     _federations(conv)[0].ask(request, [0, 1, 2])
     assert calls == [12]
 
 
 def test_an_unpooled_federation_answers_bit_for_bit_as_the_site_does(conv):
-    request = _request(conv, Action.STEP, CountSketch.at_rate(len(conv.y), 2, 3, 0))
+    request = _request(conv, "step", CountSketch.at_rate(len(conv.y), 2, 3, 0))
     federation = _federations(conv)[1]
-    expected = [answer(federation.sites[m], federation.state(m), request)[0] for m in range(3)]
+    expected = [answer(federation.clients[m], federation.state(m), request)[0] for m in range(3)]
     for a, b in zip(federation.ask(request, [0, 1, 2]), expected, strict=True):
         assert torch.equal(a.arrays["product"].table, b.arrays["product"].table)
         assert torch.equal(a.arrays["update"], b.arrays["update"])

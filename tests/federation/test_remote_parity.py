@@ -84,7 +84,7 @@ def _remote(config, out, sites, **more):
 def _local(config, out):
     def build(config):
         setup = from_config(config)
-        sites = setup.federation.sites.values()
+        sites = setup.federation.clients.values()
         return replace(setup, federation=LocalFederation(sites, pool=False))
 
     return execute(config, out, build=build)

@@ -51,7 +51,7 @@ def in_process():
 
         def build(config: Config) -> Setup:
             setup = from_config(config)
-            sites = setup.federation.sites.values()
+            sites = setup.federation.clients.values()
             return replace(setup, federation=LocalFederation(sites, pool=False))
 
         torch.set_num_threads(1)

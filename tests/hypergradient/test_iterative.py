@@ -157,8 +157,8 @@ def test_a_sketch_that_recovers_too_much_is_caught():
 def test_negative_curvature_is_named(quadratic):
     clients = [replace(c, A=c.A - 3.0 * torch.eye(40).double()) for c in quadratic.clients]
     case = quadratic_case()
-    case.federation.sites = {
-        m: replace(site, batch=clients[m]) for m, site in case.federation.sites.items()
+    case.federation.clients = {
+        m: replace(site, batch=clients[m]) for m, site in case.federation.clients.items()
     }
     lowest = torch.linalg.eigh(quadratic.mean.A).eigenvectors[:, 0]
     point = replace(case.point, outer_gradient=lowest)

@@ -7,7 +7,7 @@ from torch.func import jacrev
 
 from fedsift.errors import InputError
 from fedsift.problem import LossPair, hessian_product
-from fedsift.problem.curvature import CURVATURES, along, bend, push
+from fedsift.problem.curvature import CURVATURES, along, output_hessian, push
 
 TIGHT = {"rtol": 1e-8, "atol": 1e-10}
 
@@ -95,7 +95,7 @@ def test_bend_is_the_hessian_of_the_output_loss(conv):
     u = outputs.sin()
     expected = torch.einsum("nimj,mj->ni", Q, u)
     torch.testing.assert_close(
-        bend(conv.problem, conv.x, outputs, conv.batch)(u), expected, **TIGHT
+        output_hessian(conv.problem, conv.x, outputs, conv.batch)(u), expected, **TIGHT
     )
 
 

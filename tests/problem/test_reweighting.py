@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from fedsift.client.passes import cross_pass
 from fedsift.errors import InputError
-from fedsift.problem import FlatModel, Reweighting, Samples, cross_product
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting, cross_product
 
 
 def _cross(conv, batch, total):
@@ -19,7 +19,7 @@ def _own(conv):
     """Return the samples with the classes that the model takes them for."""
     likeliest = conv.problem.outputs(conv.y, conv.batch).argmax(dim=1)
     assert 0 < int((likeliest == conv.batch.labels).sum()) < len(likeliest)
-    return Samples.of(conv.batch.inputs, likeliest)
+    return LabelledBatch.of(conv.batch.inputs, likeliest)
 
 
 def test_scores_are_inner_products_of_sample_gradients(conv):
@@ -67,7 +67,7 @@ def test_agreement_compares_the_label_with_the_best_other_class(conv):
 
 def test_the_loss_of_a_pool_is_the_weighted_mean_of_its_parts(conv):
     takes, shares = (torch.arange(0, 3), torch.arange(3, 12)), (0.6, 0.4)
-    clients = [Samples.of(conv.batch.inputs[t], conv.batch.labels[t]) for t in takes]
+    clients = [LabelledBatch.of(conv.batch.inputs[t], conv.batch.labels[t]) for t in takes]
     xs = [conv.x[t] for t in takes]
     x, batch = conv.problem.pool(list(zip(xs, clients, shares, strict=True)))
     parts = [

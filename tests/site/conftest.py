@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedsift.algorithms import Server, ServerState
-from fedsift.client import Site, SiteState
+from fedsift.client import Client, ClientState
 from fedsift.compress import wire
 from fedsift.experiment.config import Config
 from fedsift.experiment.methods import METHODS
@@ -17,7 +17,7 @@ from fedsift.federation import LocalFederation
 from fedsift.federation.encoding import ABOUT, ENVELOPE, About, encode_request
 from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.messages import Reply, Request
-from fedsift.problem import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.randomness import generator
 from fedsift.site.host import Holdings
 from fedsift.site.sources import load_model
@@ -40,7 +40,7 @@ class Case:
     """What the site has; round k's request, and the reply and state of the client in process."""
 
     holdings: Holdings
-    rounds: list[tuple[Request, Reply, SiteState]]
+    rounds: list[tuple[Request, Reply, ClientState]]
     attempts: itertools.count = field(default_factory=itertools.count)
 
     def hello(self, next_round=0, **changes):
@@ -70,8 +70,8 @@ def case(tmp_path):
     labels = torch.randint(3, (12,), generator=generator(0, "labels"))
     module = load_model("auto", (4,))
     problem = Reweighting(FlatModel(module("linear", 3)), l2=CONFIG.l2, bootstrap=CONFIG.bootstrap)
-    batch = Samples.of(inputs, labels)
-    federation = Recorder([Site(0, problem, batch, 5)], pool=False)
+    batch = LabelledBatch.of(inputs, labels)
+    federation = Recorder([Client(0, problem, batch, 5)], pool=False)
     algorithm = METHODS[CONFIG.method].build(CONFIG, 15)
     state = ServerState(problem.model.initial())
     for k in range(ROUNDS):

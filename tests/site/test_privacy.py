@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
+from fedsift.client import ACTIONS
 from fedsift.federation.remote import CLOSE, HELLO
-from fedsift.messages import Action
 
 
 def test_every_kind_of_message_has_a_row():
     page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z-]+)`", page, flags=re.MULTILINE)
-    assert sorted(rows) == sorted([*Action, HELLO, CLOSE])
+    assert sorted(rows) == sorted([*ACTIONS, HELLO, CLOSE])

@@ -1,15 +1,19 @@
 """The methods: one round each, written against ``federation.ask``."""
 
-from fedsift.algorithms.clean_set import HeadStart
-from fedsift.algorithms.comm_fedbio import CommFedBiO, OuterStep
+from fedsift.algorithms.additions.head_start import HeadStart
+from fedsift.algorithms.additions.self_paced import SelfPaced
+from fedsift.algorithms.comm_fedbio import CommFedBiO
 from fedsift.algorithms.disagreement import Disagreement
-from fedsift.algorithms.fedavg import FedAvg, LocalSteps
+from fedsift.algorithms.fedavg import FedAvg
 from fedsift.algorithms.focus import Focus
+from fedsift.algorithms.outer_step import OUTER_RULES, OuterStep
 from fedsift.algorithms.preprocess import Preprocess
 from fedsift.algorithms.single_loop import SingleLoop
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
+from fedsift.problem.sgd import LocalSteps
 
 __all__ = [
+    "OUTER_RULES",
     "Algorithm",
     "CommFedBiO",
     "Disagreement",
@@ -20,6 +24,7 @@ __all__ = [
     "OuterStep",
     "Preprocess",
     "RoundInfo",
+    "SelfPaced",
     "Server",
     "ServerState",
     "SingleLoop",

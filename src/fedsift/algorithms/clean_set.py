@@ -1,58 +1,16 @@
-"""What the server can do with its clean samples alone, without a byte sent.
-
-``HeadStart`` (ours) takes steps on half of the validation set before round 0; the other half says
-when to stop. On noisy labels a new model needs tens of rounds until its hypergradient means
-anything, with a head start a few. Only y_0 comes from it: the problem stays the same.
-"""
+"""The server's clean samples: split them, take steps on them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedsift.algorithms.fedavg import LocalSteps, local_sgd
-from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
+from fedsift.algorithms.state import Server
 from fedsift.errors import ConfigError, RunError
-from fedsift.messages import Federation
-from fedsift.problem.sample_losses import sample_losses
+from fedsift.problem.sgd import LocalSteps, local_sgd
 from fedsift.randomness import generator
-
-SHARE = 0.5
-EVERY, PATIENCE = 10, 5  # steps between two looks at the loss; looks without a new best
-
-
-@dataclass(frozen=True)
-class HeadStart:
-    """Another algorithm from a better y_0: at most ``local.steps`` steps before its round 0."""
-
-    algorithm: Algorithm
-    local: LocalSteps
-
-    def round(
-        self, federation: Federation, server: Server, state: ServerState, k: int
-    ) -> tuple[RoundInfo, ServerState]:
-        """Do round k."""
-        if k > 0:
-            return self.algorithm.round(federation, server, state, k)
-        y, metrics = self.take(server, state.y)
-        info, state = self.algorithm.round(federation, server, replace(state, y=y), k)
-        return RoundInfo({**info.metrics, **metrics}, info.events), state
-
-    def take(self, server: Server, y: Tensor) -> tuple[Tensor, dict[str, float]]:
-        """Return the y of least loss on the half that it is not trained on, and that loss."""
-        part, rest = split_validation(server, SHARE, "head start")
-        source = generator(server.seed, "head start batches")
-        best, lowest, best_at, done = y, _loss(server, y, rest), 0, 0
-        while done < min(self.local.steps, best_at + EVERY * PATIENCE):
-            local = replace(self.local, steps=min(EVERY, self.local.steps - done))
-            y = fit(server, y, part, local, source, "the head start")
-            done += local.steps
-            if (loss := _loss(server, y, rest)) < lowest:
-                best, lowest, best_at = y, loss, done
-        return best, {"head_start_steps": best_at, "head_start_loss": lowest}
 
 
 def split_validation(server: Server, share: float, purpose: str) -> tuple[Any, Any]:
@@ -77,7 +35,3 @@ def fit(
     if not bool(torch.isfinite(y).all()):
         raise RunError(f"{what} is not finite; lower inner_lr (now {local.lr:g})")
     return y
-
-
-def _loss(server: Server, y: Tensor, part: Any) -> float:
-    return float(sample_losses(server.problem, y, part).mean())

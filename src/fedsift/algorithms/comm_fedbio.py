@@ -12,109 +12,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, train_round
+from fedsift.algorithms.fedavg import draw_cohort, train_round
+from fedsift.algorithms.outer_step import OuterSchedule, OuterStep, TotalSamples
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
-from fedsift.errors import ConfigError
 from fedsift.hypergradient import Estimate, Estimator, Point
-from fedsift.messages import Action, Cohort, Federation, Request, Scalar
-from fedsift.problem import Composite, HasAgreement, outer_gradients
-
-OUTER_RULES = ("scale-free", "gradient")
-NEUTRAL = 0.25
-
-
-@dataclass(frozen=True)
-class Move:
-    """The outer step of one round: how x moves along the hypergradient, and by itself."""
-
-    lr: float
-    rule: str
-    pace: float = 0.0
-
-    def change(self, hypergradient: Tensor) -> Tensor:
-        """Return what to subtract from x."""
-        if self.rule == "gradient":
-            return self.lr * hypergradient
-        rms = hypergradient.square().mean().sqrt()
-        return torch.where(rms > 0, self.lr * hypergradient / rms, torch.zeros_like(hypergradient))
-
-    def own(self, x: Tensor, agreement: Tensor) -> Tensor:
-        """Return what to add to the weights for the model's own opinion of their labels.
-
-        A pull towards t(a): 0 where it is sure of another class, 1 where it is sure of this one, ½
-        at a = ¼, not at ½: a right label that is dropped can never be learned.
-        """
-        target = torch.where(
-            agreement < NEUTRAL,
-            agreement / (2 * NEUTRAL),
-            (agreement + 1 - 2 * NEUTRAL) / (2 - 2 * NEUTRAL),
-        )
-        return 2 * self.pace * (target - x)
-
-    def scalars(self) -> dict[str, Scalar]:
-        """Return the settings as part of a request."""
-        return {"outer_lr": self.lr, "outer_rule": self.rule, "pace": self.pace}
-
-
-@dataclass(frozen=True)
-class OuterStep:
-    """How x moves over the rounds.
-
-    ``gradient``: x − η ∇h, as the paper writes it. ``scale-free``: x − η ∇h / rms(∇h). For sample
-    weights ∇h has a factor 1/N, so that η = 0.1 would need thousands of rounds; dividing by the
-    root mean square makes η the typical change of a weight in one round, whatever N, v and the
-    loss are. After ``decay_after`` rounds the step falls like 1/k (0: never, as in the paper): the
-    weights then settle instead of following the noise of a small validation set.
-
-    ``self_paced`` (c, ours) lets the model's own opinion take over what the step gives up, as far
-    as the model has earned it on the validation set:
-
-        η_k = η_0 − τ (η_0 − η_0 / max(1, k / decay_after)),      τ = max(0, 1 − 10 e)
-        x  += 2 c (η_0 − η_k) (t(a) − x)
-
-    e is the model's share of errors there, a in [0, 1] says how far it shares a sample's label, in
-    the mean over rounds, and t(a) is the weight that this would give it (``Move.own``). So the
-    hypergradient leads while the model is young, however many rounds that takes, and what it has
-    taught the model settles the weights: a step of self-paced learning. With c = 0 nothing of this
-    is done, and τ is 1.
-    """
-
-    lr: float = 0.1
-    rule: str = "scale-free"
-    decay_after: int = 0
-    self_paced: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.rule not in OUTER_RULES:
-            raise ConfigError(f"outer rule '{self.rule}' is unknown; use one of {OUTER_RULES}")
-
-    def at(self, k: int, trust: float = 1.0) -> Move:
-        """Return the step of round k, with a model to be trusted so far (τ)."""
-        slower = max(1.0, (k + 1) / self.decay_after) if self.decay_after else 1.0
-        given_up = trust * (self.lr - self.lr / slower)
-        return Move(self.lr - given_up, self.rule, self.self_paced * given_up)
-
-    def of_round(self, server: Server, y: Tensor, k: int) -> Move:
-        """Return the step of round k at the model y."""
-        return self.at(k, trust(server, y) if self.self_paced else 1.0)
-
-
-@torch.no_grad()
-def trust(server: Server, y: Tensor) -> float:
-    """Return τ = max(0, 1 − 10 e), e being the share of clean samples that the model gets wrong.
-
-    1 for a problem without labels to be right or wrong about.
-    """
-    problem, validation = server.problem, server.validation
-    if not (isinstance(problem, Composite) and isinstance(problem, HasAgreement)):
-        return 1.0
-    agreement = problem.agreement(
-        y.new_zeros(len(validation)), problem.outputs(y, validation), validation
-    )
-    return max(0.0, 1.0 - 10.0 * float((agreement < 0.5).to(y.dtype).mean()))
+from fedsift.messages import Cohort, Federation, Request, scalars_of
+from fedsift.problem import outer_gradients
+from fedsift.problem.sgd import LocalSteps
 
 
 @dataclass(frozen=True)
@@ -123,7 +29,7 @@ class CommFedBiO:
 
     estimator: Estimator
     local: LocalSteps = LocalSteps()
-    outer: OuterStep = OuterStep()
+    outer: OuterSchedule = OuterStep()
 
     def round(
         self, federation: Federation, server: Server, state: ServerState, k: int
@@ -158,16 +64,12 @@ class CommFedBiO:
     def _outer_step(
         self, cohort: Cohort, server: Server, point: Point, estimate: Estimate, gx: Tensor
     ) -> Tensor | None:
-        outer = self.outer.of_round(server, point.y, point.round)
-        total = sum(cohort.federation.sizes.values())
-        scalars = {
-            **estimate.direction_scalars,
-            **outer.scalars(),
-            "total_samples": total,
-        }
-        request = Request(Action.OUTER, point.round, estimate.direction_arrays, scalars)
+        move = self.outer.at_round(server, point.y, point.round)
+        total = TotalSamples(sum(cohort.federation.sizes.values()))
+        scalars = {**estimate.direction_scalars, **scalars_of(move, total)}
+        request = Request("outer", point.round, estimate.direction_arrays, scalars)
         answers = cohort.ask(request)
         if point.x is None:
             return None
         hypergradient = gx - answers.mean("cross")
-        return server.problem.project(point.x - outer.change(hypergradient))
+        return server.problem.project(point.x - move.change(hypergradient))

@@ -17,10 +17,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
+from fedsift.algorithms.fedavg import draw_cohort, next_y
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
-from fedsift.messages import Action, Federation, Request
+from fedsift.messages import Federation, Request, scalars_of
 from fedsift.problem.sample_losses import sample_losses
+from fedsift.problem.sgd import LocalSteps
+
+
+@dataclass(frozen=True)
+class ValidationLoss:
+    """F(y_k), sent along with y_k."""
+
+    validation_loss: float
 
 
 @dataclass(frozen=True)
@@ -35,8 +43,8 @@ class Disagreement:
         """Do round k."""
         cohort = draw_cohort(federation, server, k)
         loss = float(sample_losses(server.problem, state.y, server.validation).mean())
-        scalars = {**self.local.scalars(), "validation_loss": loss}
-        answers = cohort.ask(Request(Action.JUDGE, k, {"y": state.y}, scalars))
+        scalars = scalars_of(self.local, ValidationLoss(loss))
+        answers = cohort.ask(Request("judge", k, {"y": state.y}, scalars))
         y = next_y(state, answers, self.local, k)
         metrics = {
             "train_loss": answers.mean_scalar("loss"),

@@ -18,10 +18,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
+from fedsift.algorithms.fedavg import draw_cohort, next_y
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
-from fedsift.messages import Action, Answers, Federation, Request
+from fedsift.messages import Answers, Federation, Request, scalars_of
 from fedsift.problem.sample_losses import sample_losses
+from fedsift.problem.sgd import LocalSteps
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Focus:
         """Do round k."""
         # Step 1: local steps, and every client's own loss of y_k.
         cohort = draw_cohort(federation, server, k)
-        answers = cohort.ask(Request(Action.ASSESS, k, {"y": state.y}, self.local.scalars()))
+        answers = cohort.ask(Request("assess", k, {"y": state.y}, scalars_of(self.local)))
 
         # Step 2: the local models on the server's clean samples.
         own, clean = answers.numbers("own_loss"), _clean_losses(server, state, answers)

@@ -23,15 +23,23 @@ import torch
 from torch import Tensor
 
 from fedsift.algorithms.clean_set import fit, split_validation
-from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
+from fedsift.algorithms.fedavg import draw_cohort, next_y
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.compress import Payload
-from fedsift.messages import Action, Cohort, Federation, Request
+from fedsift.messages import Cohort, Federation, Request, scalars_of
 from fedsift.problem.sample_losses import sample_losses
+from fedsift.problem.sgd import LocalSteps
 from fedsift.randomness import generator
 
 # Cross-entropies spread over orders of magnitude: 16 bins a decade.
 LOWEST, HIGHEST, EDGES = -4.0, 2.0, 97
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The largest loss λ of a sample that is kept."""
+
+    threshold: float
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class Preprocess:
         """Do round k."""
         opening = self._open(federation, server, state.y) if k == 0 else RoundInfo()
         cohort = draw_cohort(federation, server, k)
-        answers = cohort.ask(Request(Action.TRAIN_KEPT, k, {"y": state.y}, self.local.scalars()))
+        answers = cohort.ask(Request("train-kept", k, {"y": state.y}, scalars_of(self.local)))
         answers = replace(answers, weights=tuple(answers.numbers("kept")))
         y = next_y(state, answers, self.local, k)
         metrics = {"train_loss": answers.mean_scalar("loss"), **opening.metrics}
@@ -69,11 +77,11 @@ class Preprocess:
         missed: tuple[str, ...] = ()
         if not threshold:
             edges = bin_edges(benchmark)
-            counted = everyone.ask(Request(Action.COUNT, 0, {**arrays, "edges": edges}))
+            counted = everyone.ask(Request("count", 0, {**arrays, "edges": edges}))
             counts = [c for c in counted.payloads("counts") if isinstance(c, Tensor)]
             threshold, distance = find_threshold(torch.stack(counts).sum(0), edges, reference)
             arrays, missed = {}, counted.events  # clients have the benchmark model by now
-        kept = everyone.ask(Request(Action.KEEP, 0, arrays, {"threshold": threshold}))
+        kept = everyone.ask(Request("keep", 0, arrays, scalars_of(Threshold(threshold))))
         fallbacks = tuple(
             f"client {reply.client} has no sample with a loss of at most {threshold:.3g} and keeps "
             "the one of lowest loss"

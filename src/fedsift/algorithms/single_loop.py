@@ -19,19 +19,20 @@ leaves out stays in the next difference, so the error feedback is in the differe
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from fedsift.algorithms.comm_fedbio import OuterStep
-from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
+from fedsift.algorithms.fedavg import draw_cohort, next_y
+from fedsift.algorithms.outer_step import OuterSchedule, OuterStep, TotalSamples
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.compress import Compressor, Feedback, Payload
 from fedsift.hypergradient import CurvatureSettings, Guard, SolverState
+from fedsift.hypergradient.products import Compression
 from fedsift.hypergradient.solver_step import step_back, update_v
-from fedsift.messages import Action, Federation, Request, Versioned
+from fedsift.messages import Federation, Request, Versioned, scalars_of
 from fedsift.problem import outer_gradients
+from fedsift.problem.sgd import LocalSteps
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class SingleLoop:
     step: float = 0.1
     curvature: CurvatureSettings = CurvatureSettings("gauss-newton", damping=0.5)
     local: LocalSteps = LocalSteps()
-    outer: OuterStep = OuterStep()
+    outer: OuterSchedule = OuterStep()
     guard: Guard = Guard()
 
     def round(
@@ -54,20 +55,18 @@ class SingleLoop:
         cohort = draw_cohort(federation, server, k)
         v = state.y.new_zeros(len(state.y)) if state.solver.v is None else state.solver.v
         versioned, solver = self._send(v, state.solver)
-        step, outer = self.step * solver.step_scale, self.outer.of_round(server, state.y, k)
+        step, move = self.step * solver.step_scale, self.outer.at_round(server, state.y, k)
         arrays: dict[str, Payload | Versioned] = {"y": state.y, "v": versioned}
         if state.x is not None:
             arrays["x"] = state.x
-        scalars = {
-            **self.local.scalars(),
-            **replace(self.curvature, damping=0.0).scalars(),
-            **outer.scalars(),
-            "compressor": json.dumps(self.feedback.compressor.spec()),
-            "step": step,
-            "fresh": solver.fresh,
-            "total_samples": sum(federation.sizes.values()),
-        }
-        answers = cohort.ask(Request(Action.STEP, k, arrays, scalars))
+        scalars = scalars_of(
+            self.local,
+            replace(self.curvature, damping=0.0),
+            move,
+            Compression.by(self.feedback, step, fresh=solver.fresh),
+            TotalSamples(sum(federation.sizes.values())),
+        )
+        answers = cohort.ask(Request("step", k, arrays, scalars))
 
         # Step 2: y.
         y = next_y(state, answers, self.local, k)
@@ -77,7 +76,7 @@ class SingleLoop:
         gx, gy = outer_gradients(server.problem, x, state.y, server.validation)
         x_next = None
         if state.x is not None:
-            change = outer.change(gx - answers.mean("cross"))
+            change = move.change(gx - answers.mean("cross"))
             x_next = server.problem.project(state.x - change)
 
         # Step 4: v.

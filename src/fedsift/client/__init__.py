@@ -1,5 +1,17 @@
-"""A client: what happens at a site, and the only code that sees a sample."""
+"""A client: what happens at a site, and the only code that sees a sample.
 
-from fedsift.client.answer import Seen, Site, SiteState, answer, initial_state
+actions        the table of everything that a client can be asked
+state          a client's fixed part and its state
+inputs         what an action works with: point, batches, direction
+training       local steps
+products       compressed Hessian products, sketched systems
+outer_step     the client's half of the outer step
+single_loop    all three in one exchange
+baselines      what FOCUS, Preprocess and Disagreement ask
+passes         passes over samples in chunks
+"""
 
-__all__ = ["Seen", "Site", "SiteState", "answer", "initial_state"]
+from fedsift.client.actions import ACTIONS, answer
+from fedsift.client.state import Client, ClientState, Shared, initial_state
+
+__all__ = ["ACTIONS", "Client", "ClientState", "Shared", "answer", "initial_state"]

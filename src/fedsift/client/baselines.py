@@ -1,54 +1,57 @@
-"""What the baselines ask of a site, sample by sample: only sums and counts go into a reply.
+"""What the baselines ask of a client: only sums and counts go into a reply.
 
-A look takes the problem, the site's samples, the model y that came, the request and what the site
-remembers; it returns arrays and scalars for the reply, and what changes in the site's state.
-
-| look       | baseline       | replies with                               | changes             |
-|------------|----------------|--------------------------------------------|---------------------|
-| `own_loss` | `focus`        | the mean loss                              |                     |
-| `count`    | `preprocess`   | the losses' histogram in the server's bins |                     |
-| `keep`     | `preprocess`   | how many samples are kept                  | x, average: 1 or 0  |
-| `judge`    | `disagreement` | whether this model is the best so far      | average, memory     |
+| action   | baseline       | replies with                              | changes             |
+|----------|----------------|-------------------------------------------|---------------------|
+| `assess` | `focus`        | as `train`; mean loss of the model sent   |                     |
+| `count`  | `preprocess`   | histogram of losses in the server's bins  |                     |
+| `keep`   | `preprocess`   | how many samples are kept                 | x, average: 1 or 0  |
+| `judge`  | `disagreement` | as `train`; if this model is the best     | average, judge_loss |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
-from torch import Tensor
-
-from fedsift.messages import Request, Scalar
-from fedsift.problem import Problem
+from fedsift.algorithms.disagreement import ValidationLoss
+from fedsift.algorithms.preprocess import Threshold
+from fedsift.client.inputs import point
+from fedsift.client.state import Client, ClientState, Outcome, Shared
+from fedsift.client.training import train
+from fedsift.messages import Request
 from fedsift.problem.sample_losses import histogram, keep_below, label_share, sample_losses
 
-Sight = tuple[dict[str, Tensor], dict[str, Scalar], dict[str, Tensor]]
-Look = Callable[[Problem, Any, Tensor, Request, Tensor | None], Sight]
+
+def assess(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:
+    """Train; add the loss over all samples of the model that was sent."""
+    trained = train(client, state, request, shared)
+    _, y, _ = point(client, state, request)
+    loss = float(sample_losses(client.problem, y, client.batch).mean())
+    return trained._replace(scalars={**trained.scalars, "own_loss": loss})
 
 
-def own_loss(problem: Problem, batch: Any, y: Tensor, *_: Any) -> Sight:
-    """Return the loss of the model that came, over all samples."""
-    return {}, {"own_loss": float(sample_losses(problem, y, batch).mean())}, {}
+def count(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001
+    """Reply with how many samples have a loss in each of the server's bins."""
+    _, y, state = point(client, state, request)
+    losses = sample_losses(client.problem, y, client.batch)
+    return Outcome({"counts": histogram(losses, request.array("edges"))}, {}, state)
 
 
-def count(problem: Problem, batch: Any, y: Tensor, request: Request, *_: Any) -> Sight:
-    """Return how many samples have a loss in each of the server's bins."""
-    counts = histogram(sample_losses(problem, y, batch), request.array("edges"))
-    return {"counts": counts}, {}, {}
-
-
-def keep(problem: Problem, batch: Any, y: Tensor, request: Request, *_: Any) -> Sight:
+def keep(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001
     """Weigh samples 1 where the loss is at most the threshold, else 0."""
-    x, found = keep_below(sample_losses(problem, y, batch), request.number("threshold"))
-    return {}, {"kept": int(x.sum()), "found": found}, {"x": x, "average": x}
+    _, y, state = point(client, state, request)
+    losses = sample_losses(client.problem, y, client.batch)
+    x, found = keep_below(losses, request.read(Threshold).threshold)
+    return Outcome({}, {"kept": int(x.sum()), "found": found}, replace(state, x=x, average=x))
 
 
-def judge(
-    problem: Problem, batch: Any, y: Tensor, request: Request, memory: Tensor | None
-) -> Sight:
-    """Weigh labels by what the model says of them, if none before had a lower validation loss."""
-    loss = request.number("validation_loss")
-    if memory is not None and not loss < float(memory):
-        return {}, {"judged": False}, {}
-    changes = {"average": label_share(problem, y, batch), "memory": y.new_tensor([loss])}
-    return {}, {"judged": True}, changes
+def judge(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:
+    """Train; weigh labels by the model's agreement if no earlier one had a lower loss."""
+    trained = train(client, state, request, shared)
+    loss, best = request.read(ValidationLoss).validation_loss, state.judge_loss
+    better = best is None or loss < float(best)
+    state = trained.state
+    if better:
+        _, y, _ = point(client, state, request)
+        share = label_share(client.problem, y, client.batch)
+        state = replace(state, average=share, judge_loss=y.new_tensor([loss]))
+    return Outcome(trained.arrays, {**trained.scalars, "judged": better}, state)

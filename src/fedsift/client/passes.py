@@ -7,8 +7,8 @@
     joint_pass      all three                       one pass along v serves them
 
 With Gauss-Newton, J v of a sample gives both its score ⟨∇ℓ_j, v⟩ and the first half of Jᵀ Q J v.
-``agreement`` says how far the model shares a sample's label; the outputs it needs are at hand.
-A pass takes the samples of one client, or those of several as one (``Poolable``).
+``agreement`` is how far the model agrees with a sample's label, from outputs that are at hand.
+A pass takes the samples of one client, or those of several as one (``SampleWeighting.pool``).
 """
 
 from __future__ import annotations
@@ -21,27 +21,20 @@ from torch import Tensor
 
 from fedsift.compress import SparseEmbedding
 from fedsift.errors import InputError
-from fedsift.problem import Composite, HasAgreement, Problem, chunks, cross_product
+from fedsift.hypergradient import CurvatureSettings
+from fedsift.problem import Composite, Problem, SampleWeighting, chunks, cross_product
 from fedsift.problem.curvature import (
     CURVATURES,
     Tangent,
     along,
-    bend,
     cross_from,
     linearised_outputs,
+    output_hessian,
     push,
 )
 
 NUMBERS = 50_000  # of all inputs in one chunk: more leaves the cache and needs more memory
 SMALLEST, LARGEST = 64, 512
-
-
-@dataclass(frozen=True)
-class Curvature:
-    """Which matrix, what is added to its diagonal."""
-
-    kind: str
-    damping: float
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,7 @@ def chunk_length(batch: Any) -> int:
 
 
 def product_pass(
-    problem: Problem, x: Tensor, y: Tensor, batch: Any, v: Tensor, curvature: Curvature
+    problem: Problem, x: Tensor, y: Tensor, batch: Any, v: Tensor, curvature: CurvatureSettings
 ) -> Tensor:
     """Return the curvature applied to v."""
     make = CURVATURES[curvature.kind].once
@@ -79,7 +72,7 @@ def sketch_pass(
     batch: Any,
     S1: SparseEmbedding,
     S2: SparseEmbedding,
-    curvature: Curvature,
+    curvature: CurvatureSettings,
 ) -> Tensor:
     """Return S_2 (curvature) S_1ᵀ, one column after the other: memory is O(d), not O(r_1 d).
 
@@ -101,7 +94,7 @@ def galerkin_pass(
     y: Tensor,
     batch: Any,
     S1: SparseEmbedding,
-    curvature: Curvature,
+    curvature: CurvatureSettings,
 ) -> Tensor:
     """Return S_1 H S_1ᵀ = (J S_1ᵀ)ᵀ Q (J S_1ᵀ) + shift · S_1 S_1ᵀ, by forward passes only."""
     if curvature.kind != "gauss-newton" or not isinstance(problem, Composite):
@@ -112,11 +105,11 @@ def galerkin_pass(
     out = y.new_zeros(S1.rows, S1.rows)
     for part in chunks(batch, chunk_length(batch)):
         point, forward = linearised_outputs(problem, y, part)
-        Q = bend(problem, x, point, part)
+        Q = output_hessian(problem, x, point, part)
         along_rows = [forward(_row(S1, i, y)) for i in range(S1.rows)]
-        bent = torch.stack([Q(u).flatten() for u in along_rows])
+        weighted = torch.stack([Q(u).flatten() for u in along_rows])
         pushed = torch.stack([u.flatten() for u in along_rows])
-        out += (len(part) / len(batch)) * (pushed @ bent.T)
+        out += (len(part) / len(batch)) * (pushed @ weighted.T)
     shift = problem.l2 + curvature.damping
     counts = S1.apply(S1.transpose_apply(y.new_ones(S1.rows)))  # S_1 S_1ᵀ is diagonal
     return out + shift * torch.diag(counts)
@@ -131,7 +124,7 @@ def _row(S: SparseEmbedding, i: int, like: Tensor) -> Tensor:
 
 def cross_pass(problem: Problem, x: Tensor, y: Tensor, batch: Any, v: Tensor, total: int) -> Cross:
     """Return ∇²_xy g v as far as these of ``total`` samples go: the parts of a batch add up."""
-    found = _Found(x, isinstance(problem, HasAgreement))
+    found = _Found(x, isinstance(problem, SampleWeighting))
     for part in chunks(batch, chunk_length(batch)):
         if isinstance(problem, Composite):
             found.add(problem, along(problem, y, part, v), part, total)
@@ -147,17 +140,17 @@ def joint_pass(
     drawn: Any,
     rest: Any | None,
     v: Tensor,
-    curvature: Curvature,
+    curvature: CurvatureSettings,
 ) -> tuple[Tensor, Cross]:
     """Return the product over the drawn samples and the cross product over all."""
     total = len(drawn) + (0 if rest is None else len(rest))
     if curvature.kind == "gauss-newton" and isinstance(problem, Composite):
-        found = _Found(x, isinstance(problem, HasAgreement))
+        found = _Found(x, isinstance(problem, SampleWeighting))
         product = (problem.l2 + curvature.damping) * v
         for part in chunks(drawn, chunk_length(drawn)):
             tangent = push(problem, y, part, v)
-            bent = bend(problem, x, tangent.outputs, part)(tangent.along)
-            product = product + (len(part) / len(drawn)) * tangent.pull(bent)
+            weighted = output_hessian(problem, x, tangent.outputs, part)(tangent.along)
+            product = product + (len(part) / len(drawn)) * tangent.pull(weighted)
             found.add(problem, tangent, part, total)
         cross = found.result()
     else:
@@ -180,7 +173,7 @@ class _Found:
     def add(self, problem: Composite, tangent: Tangent, part: Any, total: int) -> None:
         self.cross += (len(part) / total) * cross_from(problem, self.x, tangent, part)
         if self.agreement is not None:
-            assert isinstance(problem, HasAgreement)
+            assert isinstance(problem, SampleWeighting)
             self.agreement += problem.agreement(self.x, tangent.outputs, part)
 
     def result(self) -> Cross:

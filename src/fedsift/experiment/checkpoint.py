@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fedsift.algorithms import ServerState
-from fedsift.client import SiteState
 from fedsift.errors import InputError
 from fedsift.experiment.config import KEYS, Config
 from fedsift.files import write_atomically
 from fedsift.hypergradient import SolverState
-from fedsift.messages import Traffic
+from fedsift.messages import Snapshot, Traffic
 
 KEEP = 2
 MAY_CHANGE = ("rounds", "device", "eval_every", "checkpoint_every")  # how long and where
-_CLIENT = ("x", "average", "agreement", "memory")  # y is sent anew in every round
 
 
 @dataclass(frozen=True)
@@ -38,10 +35,8 @@ class Checkpoint:
 
     next_round: int
     state: ServerState
-    clients: Mapping[int, SiteState]
-    traffic: Traffic
-    versions: Mapping[int, dict[str, int]]
-    seconds: float
+    snapshot: Snapshot = Snapshot()
+    seconds: float = 0.0
 
 
 def save(folder: Path, config: Config, point: Checkpoint) -> Path:
@@ -49,8 +44,8 @@ def save(folder: Path, config: Config, point: Checkpoint) -> Path:
     solver = vars(point.state.solver)
     values = {"server/y": point.state.y, "server/x": point.state.x}
     values |= {f"solver/{name}": value for name, value in solver.items()}
-    for client, site in point.clients.items():
-        values |= {f"client/{client}/{name}": getattr(site, name) for name in _CLIENT}
+    for client, arrays in point.snapshot.clients.items():
+        values |= {f"client/{client}/{name}": value for name, value in arrays.items()}
     unshared = {
         name: value.detach().cpu().contiguous().clone()
         for name, value in values.items()
@@ -59,8 +54,8 @@ def save(folder: Path, config: Config, point: Checkpoint) -> Path:
     meta = {
         "next_round": point.next_round,
         "solver": {name: v for name, v in solver.items() if isinstance(v, bool | int | float)},
-        "traffic": vars(point.traffic),
-        "versions": point.versions,
+        "traffic": vars(point.snapshot.traffic),
+        "versions": point.snapshot.versions,
         "seconds": point.seconds,
         "fingerprint": fingerprint(config),
     }
@@ -105,8 +100,10 @@ def _load(path: Path, config: Config, device: Any) -> Checkpoint:
     return Checkpoint(
         next_round=meta["next_round"],
         state=state,
-        clients={int(name.split("/")[1]): SiteState(**site) for name, site in groups.items()},
-        traffic=Traffic(**meta["traffic"]),
-        versions={int(client): known for client, known in meta["versions"].items()},
+        snapshot=Snapshot(
+            {int(name.split("/")[1]): arrays for name, arrays in groups.items()},
+            {int(client): known for client, known in meta["versions"].items()},
+            Traffic(**meta["traffic"]),
+        ),
         seconds=meta["seconds"],
     )

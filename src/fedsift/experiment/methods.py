@@ -16,8 +16,10 @@ from fedsift.algorithms import (
     LocalSteps,
     OuterStep,
     Preprocess,
+    SelfPaced,
     SingleLoop,
 )
+from fedsift.algorithms.outer_step import OuterSchedule
 from fedsift.compress import Compressor, CountSketch, TopK, feedback_for
 from fedsift.errors import ConfigError
 from fedsift.hypergradient import (
@@ -47,8 +49,11 @@ def _local(config: Config) -> LocalSteps:
     return LocalSteps(config.local_steps, config.inner_lr, config.batch_size)
 
 
-def _outer(config: Config) -> OuterStep:
-    return OuterStep(config.outer_lr, config.outer_rule, config.outer_decay, config.self_paced)
+def _outer(config: Config) -> OuterSchedule:
+    outer = OuterStep(config.outer_lr, config.outer_rule)
+    if not config.outer_decay:
+        return outer
+    return SelfPaced(outer, config.outer_decay, config.self_paced)
 
 
 def _ahead(config: Config, algorithm: Algorithm) -> Algorithm:

@@ -20,7 +20,6 @@ from fedsift.experiment.config import KEYS, Config, from_mapping, read_toml
 from fedsift.experiment.loop import rounds
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.setup import Setup, from_config
-from fedsift.messages import Traffic
 
 Observer = Callable[[dict[str, Any]], None]
 
@@ -73,8 +72,8 @@ def _run(
 ) -> dict[str, Any]:
     config, federation = setup.config, setup.federation
     saved = None if point is None else point.next_round
-    now = point or Checkpoint(0, setup.initial_state(), {}, Traffic(), {}, 0.0)
-    federation.restore(now.clients, now.versions, now.traffic)
+    now = point or Checkpoint(0, setup.initial_state())
+    federation.restore(now.snapshot)
     records = folder.keep_rounds(now.next_round)
     for record in records:
         observe(record)
@@ -87,10 +86,7 @@ def _run(
             now = Checkpoint(
                 k,
                 done.state,
-                # Copies: a round that fails midway leaves its marks on the federation.
-                clients=dict(federation.states),
-                traffic=federation.traffic,
-                versions=dict(federation.versions),
+                federation.snapshot(),
                 seconds=time.perf_counter() - start,
             )
             if k % config.checkpoint_every == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from fedsift import device
 from fedsift.algorithms import Algorithm, Server, ServerState
-from fedsift.client import Site
+from fedsift.client import Client
 from fedsift.data import ClientData, FederatedData, apply_corrections, build
 from fedsift.errors import ConfigError, DataError
 from fedsift.experiment.config import Config
 from fedsift.experiment.methods import METHODS
-from fedsift.federation import LocalFederation, RemoteFederation
-from fedsift.problem import FlatModel, Reweighting, Samples
+from fedsift.federation import LocalFederation
+from fedsift.messages import Federation
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.problem.networks import build_model
 
 
@@ -28,7 +29,7 @@ class Setup:
     config: Config
     data: FederatedData
     model: FlatModel
-    federation: LocalFederation | RemoteFederation
+    federation: Federation
     server: Server
     algorithm: Algorithm
 
@@ -49,23 +50,28 @@ class Setup:
     @property
     def sees_weights(self) -> bool:
         """True if the weights are in this process; those of a remote client stay with it."""
-        return self.learns_weights and isinstance(self.federation, LocalFederation)
+        first = next(iter(self.federation.sizes), None)
+        return (
+            self.learns_weights and first is not None and self.federation.inspect(first) is not None
+        )
 
     def weights(self, client: int) -> Tensor:
         """Return a client's sample weights, averaged over rounds."""
-        assert isinstance(self.federation, LocalFederation)
-        average = self.federation.state(client).average
-        assert average is not None
-        return average.cpu()
+        return self._arrays(client)["average"].cpu()
 
     def agreement(self, client: int) -> Tensor:
         """Return how far the model shares a client's labels, averaged over rounds.
 
         A method that does not measure it has only its weights to say so.
         """
-        assert isinstance(self.federation, LocalFederation)
-        agreement = self.federation.state(client).agreement
+        agreement = self._arrays(client).get("agreement")
         return self.weights(client) if agreement is None else agreement.cpu()
+
+    def _arrays(self, client: int) -> Mapping[str, Tensor]:
+        arrays = self.federation.inspect(client)
+        if arrays is None:
+            raise DataError(f"the weights of client {client} are at its own site")
+        return arrays
 
     def wrong(self) -> Tensor | None:
         """Return which samples are mislabelled, all clients in order; None if unknown."""
@@ -111,8 +117,8 @@ def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
     problem = Reweighting(model, config.l2, config.initial_weight, config.bootstrap)
     method = METHODS[config.method]
     clients = _clean_only(data.clients) if method.needs_truth else data.clients
-    sites = [
-        Site(m, problem, _samples(client.inputs, client.labels, where), config.seed)
+    members = [
+        Client(m, problem, _samples(client.inputs, client.labels, where), config.seed)
         for m, client in enumerate(clients)
     ]
     server = Server(
@@ -123,7 +129,7 @@ def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
         seed=config.seed,
     )
     algorithm = method.build(config, model.length)
-    return Setup(config, data, model, LocalFederation(sites), server, algorithm)
+    return Setup(config, data, model, LocalFederation(members), server, algorithm)
 
 
 def _check_cohort(config: Config, clients: int) -> None:
@@ -136,10 +142,10 @@ def _check_cohort(config: Config, clients: int) -> None:
         )
 
 
-def _samples(inputs: Tensor, labels: Tensor, where: torch.device) -> Samples:
+def _samples(inputs: Tensor, labels: Tensor, where: torch.device) -> LabelledBatch:
     if inputs.ndim == 4:  # convolutions are faster on this layout
         inputs = inputs.contiguous(memory_format=torch.channels_last)
-    return Samples.of(inputs.to(where), labels.to(where))
+    return LabelledBatch.of(inputs.to(where), labels.to(where))
 
 
 def _clean_only(clients: Sequence[ClientData]) -> list[ClientData]:

@@ -36,8 +36,8 @@ from fedsift.hypergradient import Estimator, Iterative, NonIterative, Point, Sol
 from fedsift.messages import Cohort
 from fedsift.problem import (
     FlatModel,
+    LabelledBatch,
     Reweighting,
-    Samples,
     mean_client,
     outer_gradients,
     random_quadratic,
@@ -178,13 +178,15 @@ def _hessian(setup: Setup, y: Tensor, samples: int) -> tuple[Tensor, Tensor]:
     inputs, labels = (torch.cat([getattr(c, k) for c in clients]) for k in ("inputs", "labels"))
     weights = torch.cat([setup.weights(m) for m in setup.federation.sizes]).double()
     drawn = torch.randperm(len(labels), generator=generator(setup.config.seed, "theory"))[:samples]
-    batch = Samples.of(inputs[drawn].double(), labels[drawn])
+    batch = LabelledBatch.of(inputs[drawn].double(), labels[drawn])
     point = (weights[drawn], model.initial())
     operator = CURVATURES["hessian"].repeated(problem, *point, batch, 0.0)
     units = torch.eye(model.length, dtype=torch.float64)
     H = torch.stack([operator.product(unit) for unit in units])
     clean, right = setup.data.validation
-    return 0.5 * (H + H.T), outer_gradients(problem, *point, Samples.of(clean.double(), right))[1]
+    return 0.5 * (H + H.T), outer_gradients(
+        problem, *point, LabelledBatch.of(clean.double(), right)
+    )[1]
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from fedsift.client import ACTIONS
 from fedsift.compress import Payload, Sparse, wire
 from fedsift.errors import WireError
-from fedsift.messages import Action, Reply, Request, Scalar, Versioned
+from fedsift.messages import Reply, Request, Scalar, Versioned
 
 Parts = dict[str, bytes]
 
@@ -69,7 +70,7 @@ class Kept:
 
 def encode_request(request: Request, known: Mapping[str, int] | None = None) -> Parts:
     """Return the request as it travels to a client that has these versions."""
-    envelope: dict[str, Scalar] = {"action": request.action.value, "round": request.round}
+    envelope: dict[str, Scalar] = {"action": request.action, "round": request.round}
     parts: Parts = {}
     for name, array in request.arrays.items():
         if isinstance(array, Versioned):
@@ -87,7 +88,7 @@ def decode_request(
     """Return the request with its arrays whole, and the versioned arrays to keep from now on."""
     arrays, scalars = _arrays(parts), _scalars(parts)
     action, number = scalars.pop("action", None), scalars.pop("round", None)
-    if action not in set(Action) or type(number) is not int:
+    if action not in ACTIONS or type(number) is not int:
         raise WireError(f"a request asks for '{action}' in round {number}; no client knows that")
     whole: dict[str, Payload] = {}
     now = dict(kept)
@@ -104,7 +105,7 @@ def decode_request(
             raise WireError(f"'{name}' has a version but is compressed; send it whole")
         whole[name] = value
         now[name] = Kept(value, int(version))
-    return Request(Action(str(action)), number, whole, scalars), now
+    return Request(str(action), number, whole, scalars), now
 
 
 def encode_reply(reply: Reply) -> Parts:

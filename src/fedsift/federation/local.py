@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedsift.client import Site, SiteState, answer, initial_state
+from torch import Tensor
+
+from fedsift.client import Client, ClientState, answer, initial_state
 from fedsift.errors import InputError
 from fedsift.federation.pooled import pooled
-from fedsift.messages import ClientId, Reply, Request, Traffic, Versioned
+from fedsift.messages import ClientId, Reply, Request, Snapshot, Traffic, Versioned
 from fedsift.problem import Problem
 
 
@@ -26,43 +28,47 @@ class LocalFederation:
     With ``pool=False`` every client computes for itself, as on a network, bit for bit.
     """
 
-    def __init__(self, sites: Iterable[Site], *, pool: bool = True) -> None:
+    def __init__(self, clients: Iterable[Client], *, pool: bool = True) -> None:
         self.pool = pool
-        self.sites = {site.client: site for site in sorted(sites, key=lambda s: s.client)}
-        if not self.sites:
+        self.clients = {client.id: client for client in sorted(clients, key=lambda c: c.id)}
+        if not self.clients:
             raise InputError("the federation has no client; give at least one")
-        self.sizes = {client: len(site.batch) for client, site in self.sites.items()}
-        self.states: dict[ClientId, SiteState] = {}
-        self.versions: dict[ClientId, dict[str, int]] = {}
+        self.sizes = {m: len(client.batch) for m, client in self.clients.items()}
+        self.states: dict[ClientId, ClientState] = {}
+        self._versions: dict[ClientId, Mapping[str, int]] = {}
         self._traffic = Traffic()
         self._round: tuple[int, set[ClientId]] = (-1, set())
 
     @property
     def traffic(self) -> Traffic:
-        """All that was sent so far."""
+        """All bytes and exchanges so far."""
         return self._traffic
 
     @classmethod
     def of(cls, problem: Problem, batches: Sequence[Any], seed: int = 0) -> LocalFederation:
         """Make a client of every batch, numbered from 0."""
-        return cls(Site(m, problem, batch, seed) for m, batch in enumerate(batches))
+        return cls(Client(m, problem, batch, seed) for m, batch in enumerate(batches))
 
-    def state(self, client: ClientId) -> SiteState:
+    def state(self, client: ClientId) -> ClientState:
         """Return a client's state: the site's own view, not the server's."""
-        if client not in self.sites:
-            raise InputError(f"there is no client {client}; there are {len(self.sites)} clients")
-        return self.states.get(client) or initial_state(self.sites[client])
+        if client not in self.clients:
+            raise InputError(f"there is no client {client}; there are {len(self.clients)} clients")
+        return self.states.get(client) or initial_state(self.clients[client])
 
-    def restore(
-        self,
-        states: Mapping[ClientId, SiteState],
-        versions: Mapping[ClientId, Mapping[str, int]],
-        traffic: Traffic,
-    ) -> None:
-        """Continue from a checkpoint."""
-        self.states = dict(states)
-        self.versions = {client: dict(known) for client, known in versions.items()}
-        self._traffic = traffic
+    def inspect(self, client: ClientId) -> Mapping[str, Tensor]:
+        """Return a client's arrays."""
+        return self.state(client).arrays()
+
+    def snapshot(self) -> Snapshot:
+        """Return the arrays of all clients that were asked so far."""
+        arrays = {client: state.arrays() for client, state in self.states.items()}
+        return Snapshot(arrays, dict(self._versions), self._traffic)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a checkpoint."""
+        self.states = {m: ClientState.of(arrays) for m, arrays in snapshot.clients.items()}
+        self._versions = dict(snapshot.versions)
+        self._traffic = snapshot.traffic
         self._round = (-1, set())
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
@@ -73,18 +79,20 @@ class LocalFederation:
         versions = {n: a.version for n, a in request.arrays.items() if isinstance(a, Versioned)}
         sizes: dict[tuple[tuple[str, int], ...], int] = {}
         asked = sorted(clients)
-        seen = pooled([(self.sites[m], self.state(m)) for m in asked], read) if self.pool else {}
+        shared = (
+            pooled([(self.clients[m], self.state(m)) for m in asked], read) if self.pool else {}
+        )
         for client in asked:
-            site, state = self.sites[client], self.state(client)
-            reply, self.states[client] = answer(site, state, read, seen.get(client))
+            own, state = self.clients[client], self.state(client)
+            reply, self.states[client] = answer(own, state, read, shared.get(client))
             replies.append(reply)
-            known = tuple(self.versions.get(client, {}).items())
+            known = tuple(self._versions.get(client, {}).items())
             if known not in sizes:
                 sizes[known] = request.num_bytes(dict(known))
             down += sizes[known]
             up += reply.num_bytes()
             if versions:
-                self.versions[client] = versions
+                self._versions[client] = versions
         self._traffic += Traffic(up, down, 1)
         return replies
 

@@ -18,44 +18,49 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedsift.client.answer import Seen, curvature, direction, draw, requested_feedback
+from fedsift.client import Shared
+from fedsift.client.inputs import curvature_batch, direction
 from fedsift.client.passes import Cross, cross_pass, joint_pass, product_pass
 from fedsift.compress import ClientFeedback
 from fedsift.federation.stacked import Members, trained
-from fedsift.messages import Action, ClientId, Request
-from fedsift.problem import Poolable
+from fedsift.hypergradient import CurvatureSettings
+from fedsift.hypergradient.products import Compression
+from fedsift.messages import ClientId, Request
+from fedsift.problem import SampleWeighting
+
+ALONG = ("product", "outer", "step")  # actions that follow a direction v
 
 
-def pooled(members: Members, request: Request) -> dict[ClientId, Seen]:
+def pooled(members: Members, request: Request) -> dict[ClientId, Shared]:
     """Return what the cohort's clients need not compute for themselves; empty if nothing."""
-    seen = _along(members, request)
-    for client, result in trained(members, request).items():
-        seen[client] = replace(seen.get(client, Seen()), trained=result)
-    return seen
+    shared = _along(members, request)
+    for m, result in trained(members, request).items():
+        shared[m] = replace(shared.get(m, Shared()), trained=result)
+    return shared
 
 
-def _along(members: Members, request: Request) -> dict[ClientId, Seen]:
+def _along(members: Members, request: Request) -> dict[ClientId, Shared]:
     """Return what follows a direction v."""
     y = _common_model(members, request)
     if len(members) < 2 or y is None or not _can_be_pooled(members):
         return {}
-    if request.action is Action.OUTER:
+    if request.action == "outer":
         crosses = _crosses(members, request, y)
-        return {client: Seen(cross=cross) for client, cross in crosses.items()}
-    feedback = requested_feedback(request)
+        return {m: Shared(cross=cross) for m, cross in crosses.items()}
+    feedback = request.read(Compression).feedback
     if isinstance(feedback, ClientFeedback):
         return {}
     product, crosses = _products(members, request, y)
     payload, _ = feedback.client(product, 1.0, None)
     return {
-        site.client: Seen(product=product, payload=payload, cross=crosses.get(site.client))
-        for site, _ in members
+        client.id: Shared(product=product, payload=payload, cross=crosses.get(client.id))
+        for client, _ in members
     }
 
 
 def _common_model(members: Members, request: Request) -> Tensor | None:
     """Return the y that all members are asked about, if they follow a v at one."""
-    if request.action not in (Action.PRODUCT, Action.OUTER, Action.STEP):
+    if request.action not in ALONG:
         return None
     if isinstance(y := request.arrays.get("y"), Tensor):
         return y
@@ -66,12 +71,12 @@ def _common_model(members: Members, request: Request) -> Tensor | None:
 def _can_be_pooled(members: Members) -> bool:
     """Return whether the clients share one poolable problem and own their x."""
     problem = members[0][0].problem
-    alike = all(site.problem is problem and state.x is not None for site, state in members)
-    return alike and isinstance(problem, Poolable)
+    alike = all(client.problem is problem and state.x is not None for client, state in members)
+    return alike and isinstance(problem, SampleWeighting)
 
 
 def _crosses(members: Members, request: Request, y: Tensor) -> dict[ClientId, Cross]:
-    x, batch = _pool(members, [site.batch for site, _ in members])
+    x, batch = _pool(members, [client.batch for client, _ in members])
     v = direction(request, len(y))
     problem = members[0][0].problem
     return _split(members, cross_pass(problem, x, y, batch, v, len(batch)))
@@ -81,17 +86,17 @@ def _products(
     members: Members, request: Request, y: Tensor
 ) -> tuple[Tensor, dict[ClientId, Cross]]:
     """Return the cohort's mean product, and every client's cross product where it is asked for."""
-    problem, v = members[0][0].problem, direction(request)
-    parts = [draw(site, request) for site, _ in members]
+    problem, v = members[0][0].problem, direction(request, len(y))
+    parts = [curvature_batch(client, request) for client, _ in members]
     x, drawn = _pool(members, [part for part, _ in parts])
-    if request.action is Action.PRODUCT:
-        return product_pass(problem, x, y, drawn, v, curvature(request)), {}
+    if request.action == "product":
+        return product_pass(problem, x, y, drawn, v, request.read(CurvatureSettings)), {}
     rests = [part for _, part in parts if part is not None]
     rest = None
     if rests:  # a client whose samples are all drawn has none left
         left = [part if part is not None else drawn_.take(_NONE) for drawn_, part in parts]
         _, rest = _pool(members, left)
-    product, cross = joint_pass(problem, x, y, drawn, rest, v, curvature(request))
+    product, cross = joint_pass(problem, x, y, drawn, rest, v, request.read(CurvatureSettings))
     return product, _split(members, cross)
 
 
@@ -100,24 +105,24 @@ _NONE = torch.zeros(0, dtype=torch.int64)
 
 def _pool(members: Members, batches: Sequence[Any]) -> tuple[Tensor, Any]:
     problem = members[0][0].problem
-    assert isinstance(problem, Poolable)
-    total = sum(len(site.batch) for site, _ in members)
+    assert isinstance(problem, SampleWeighting)
+    total = sum(len(client.batch) for client, _ in members)
     parts = []
-    for (site, state), batch in zip(members, batches, strict=True):
+    for (client, state), batch in zip(members, batches, strict=True):
         assert state.x is not None
-        parts.append((state.x, batch, len(site.batch) / total))
+        parts.append((state.x, batch, len(client.batch) / total))
     return problem.pool(parts)
 
 
 def _split(members: Members, cross: Cross) -> dict[ClientId, Cross]:
     """Give every client its part: scores divided by its own number of samples."""
     sizes = [len(state.x) for _, state in members if state.x is not None]
-    total = sum(len(site.batch) for site, _ in members)
+    total = sum(len(client.batch) for client, _ in members)
     values = torch.split(cross.value, sizes)
     agreements: Sequence[Tensor | None] = [None] * len(members)
     if cross.agreement is not None:
         agreements = torch.split(cross.agreement, sizes)
     return {
-        site.client: Cross(value * (total / len(site.batch)), agreement)
-        for (site, _), value, agreement in zip(members, values, agreements, strict=True)
+        client.id: Cross(value * (total / len(client.batch)), agreement)
+        for (client, _), value, agreement in zip(members, values, agreements, strict=True)
     }

@@ -17,7 +17,6 @@ from typing import Protocol
 
 from torch import Tensor
 
-from fedsift.client import SiteState
 from fedsift.compress import wire
 from fedsift.errors import RunError, TooFewClients, WireError
 from fedsift.federation.encoding import (
@@ -29,7 +28,7 @@ from fedsift.federation.encoding import (
     encode_request,
     num_bytes,
 )
-from fedsift.messages import ClientId, Reply, Request, Scalar, Traffic, Versioned
+from fedsift.messages import ClientId, Reply, Request, Scalar, Snapshot, Traffic, Versioned
 
 NodeId = int
 HELLO, CLOSE = "hello", "close"
@@ -84,7 +83,6 @@ class RemoteFederation:
         self.mail, self.run, self.patience = mail, run, patience
         self.sizes: dict[ClientId, int] = {}
         self.versions: dict[ClientId, dict[str, int]] = {}
-        self.states: dict[ClientId, SiteState] = {}  # always empty: a client's state is its own
         self._nodes: dict[ClientId, NodeId] = {}
         self._traffic = Traffic()
         self._asked = (-1, 0)  # round, exchanges so far in it
@@ -95,14 +93,17 @@ class RemoteFederation:
         """All that was sent so far."""
         return self._traffic
 
-    def restore(
-        self,
-        states: Mapping[ClientId, SiteState],  # noqa: ARG002 - the sites have them
-        versions: Mapping[ClientId, Mapping[str, int]],  # noqa: ARG002 - the sites have said
-        traffic: Traffic,
-    ) -> None:
-        """Continue from a checkpoint; sites were told where by ``open``."""
-        self._traffic = traffic
+    def snapshot(self) -> Snapshot:
+        """Return the traffic: arrays and versions are the sites' own."""
+        return Snapshot(traffic=self._traffic)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a checkpoint; ``open`` has said to the sites from where."""
+        self._traffic = snapshot.traffic
+
+    def inspect(self, client: ClientId) -> None:  # noqa: ARG002
+        """Return None: a client's arrays are its own."""
+        return
 
     def open(self, clients: int, next_round: int, settings: Mapping[str, Scalar]) -> None:
         """Wait for this many clients and learn who they are.
@@ -147,7 +148,7 @@ class RemoteFederation:
         last, count = self._asked
         number = count if request.round == last else 0
         self._asked = (request.round, number + 1)
-        about = About(self.run, request.round, number, request.action.value)
+        about = About(self.run, request.round, number, request.action)
         letters: dict[NodeId, Parts] = {}
         cache: dict[tuple[tuple[str, int], ...], Parts] = {}
         for client in sorted(clients):

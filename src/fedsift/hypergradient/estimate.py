@@ -16,7 +16,7 @@ from typing import Protocol
 from torch import Tensor
 
 from fedsift.compress import Payload
-from fedsift.messages import Cohort, Scalar
+from fedsift.messages import Cohort, Scalar, scalar
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Point:
     x: Tensor | None = None
 
     def arrays(self, y_is_known: bool = False) -> dict[str, Payload]:
-        """Return the arrays that tell a client where it is; it keeps the y of the round."""
+        """Return the arrays of a request at this point; a client keeps the y of the round."""
         arrays: dict[str, Payload] = {} if y_is_known else {"y": self.y}
         return arrays if self.x is None else {**arrays, "x": self.x}
 
@@ -38,24 +38,16 @@ class Point:
 class CurvatureSettings:
     """Which matrix stands for ∇²_yy g_m, and on how many of a client's samples (0: all)."""
 
-    kind: str = "hessian"
+    kind: str = scalar("curvature", default="hessian")
     damping: float = 0.0
-    batch_size: int = 0
-
-    def scalars(self) -> dict[str, Scalar]:
-        """Return the settings as part of a request."""
-        return {
-            "curvature": self.kind,
-            "damping": self.damping,
-            "curvature_batch": self.batch_size,
-        }
+    batch_size: int = scalar("curvature_batch", default=0)
 
 
 @dataclass(frozen=True)
 class SolverState:
     """What an estimator keeps between rounds.
 
-    ``fresh`` is True until clients have been asked: what error they kept from before is void.
+    ``fresh`` is True until clients have been asked: any error that they kept from before is void.
     ``sent`` is the v that clients have, ``version`` its number (single-loop only).
     """
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fedsift.compress import Feedback
 from fedsift.hypergradient.estimate import CurvatureSettings, Estimate, Point, SolverState
-from fedsift.hypergradient.products import exact_residual, product_request
+from fedsift.hypergradient.products import Compression, exact_residual, product_request
 from fedsift.hypergradient.solver_step import NEGATIVE, Guard, Update, step_back, update_v
 from fedsift.messages import Answers, Cohort, sample_cohort
 
@@ -144,9 +144,8 @@ class Iterative:
             cohort = sample_cohort(cohort.federation, size, cohort.min_clients, *key)
         bare = replace(self.curvature, damping=0.0)
         arrays = {**point.arrays(y_is_known), "v": v}
-        request = product_request(point, arrays, self.feedback, bare)
-        extra = {"step": step, "fresh": fresh, "iteration": i}
-        return cohort.ask(replace(request, scalars={**request.scalars, **extra}))
+        compression = Compression.by(self.feedback, step, fresh=fresh)
+        return cohort.ask(product_request(point, arrays, compression, bare))
 
 
 def _failed(b: Tensor, sentence: str, events: list[str]) -> Estimate:

@@ -33,10 +33,37 @@ from fedsift.hypergradient.estimate import (
     relative,
 )
 from fedsift.hypergradient.products import exact_residual
-from fedsift.messages import Action, Cohort, Request
+from fedsift.messages import Cohort, Request, scalars_of
 from fedsift.randomness import derive
 
 SYSTEMS = ("least-squares", "galerkin")
+
+
+@dataclass(frozen=True)
+class SubspaceSeed:
+    """S_1, by its rows and its seed τ_1: enough to make v = S_1ᵀ ω."""
+
+    r1: int
+    seed1: int
+
+    def embedding(self, length: int) -> SparseEmbedding:
+        """Return S_1 for d = ``length``."""
+        return SparseEmbedding(self.r1, length, self.seed1)
+
+
+@dataclass(frozen=True)
+class SketchedSystem(SubspaceSeed):
+    """Both sides of the sketched system, by their rows and seeds."""
+
+    r2: int
+    seed2: int
+    system: str = SYSTEMS[0]
+
+    def left(self, length: int) -> SparseEmbedding:
+        """Return what stands left of the matrix: S_2, or S_1 once more."""
+        if self.system == "galerkin":
+            return self.embedding(length)
+        return SparseEmbedding(self.r2, length, self.seed2)
 
 
 @dataclass(frozen=True)
@@ -73,20 +100,18 @@ class NonIterative:
         b = point.outer_gradient
         era = point.round if self.fresh_seeds else 0
         seed1, seed2 = (derive(self.seed, era, name) for name in ("tau_1", "tau_2"))
-        galerkin = self.system == "galerkin"
-        seeds = {"seed1": seed1, "seed2": seed2, "r1": self.r1, "r2": self.r2}
-        scalars = {**self.curvature.scalars(), **seeds, "system": self.system}
-        answers = cohort.ask(Request(Action.SKETCH, point.round, point.arrays(), scalars))
+        sketched = SketchedSystem(self.r1, seed1, self.r2, seed2, self.system)
+        scalars = scalars_of(self.curvature, sketched)
+        answers = cohort.ask(Request("sketch", point.round, point.arrays(), scalars))
         system = answers.mean("sketch")
-        rows, seed = (self.r1, seed1) if galerkin else (self.r2, seed2)
-        right = SparseEmbedding(rows, len(b), seed).apply(b)
+        right = sketched.left(len(b)).apply(b)
         # gelsd (by SVD) gives the least-norm ω where the system is rank-deficient.
         solved = torch.linalg.lstsq(system.double().cpu(), right.double().cpu(), driver="gelsd")
         omega = solved.solution.to(b)
         finite = bool(torch.isfinite(omega).all())
         if not finite:
             omega = torch.zeros_like(omega)
-        v = SparseEmbedding(self.r1, len(b), seed1).transpose_apply(omega)
+        v = sketched.embedding(len(b)).transpose_apply(omega)
         residual = relative(system @ omega - right, right)
         if self.check_residual:
             residual = exact_residual(cohort, point, v, self.curvature)
@@ -98,7 +123,7 @@ class NonIterative:
                 residual_is_exact=self.check_residual,
                 iterations=1,
                 direction_arrays={**point.arrays(y_is_known=True), "omega": omega},
-                direction_scalars={"seed1": seed1, "r1": self.r1},
+                direction_scalars=scalars_of(SubspaceSeed(self.r1, seed1)),
                 usable=finite,
                 advice=advice,
                 events=answers.events if advice is None else (*answers.events, advice),

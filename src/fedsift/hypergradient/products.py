@@ -4,35 +4,58 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedsift.compress import Identity, Payload
-from fedsift.compress.error_feedback import Feedback, NoFeedback
+from fedsift.compress import Feedback, Identity, NoFeedback, Payload, feedback_for, from_spec
+from fedsift.errors import InputError
 from fedsift.hypergradient.estimate import CurvatureSettings, Point, relative
-from fedsift.messages import Action, Cohort, Request
+from fedsift.messages import Cohort, Request, scalars_of
+
+
+@dataclass(frozen=True)
+class Compression:
+    """How a client compresses its product.
+
+    ``compressor`` is its spec as JSON, ``step`` the solver's α; ``fresh`` voids the error that the
+    client has kept.
+    """
+
+    compressor: str
+    step: float = 1.0
+    fresh: bool = False
+
+    @classmethod
+    def by(cls, feedback: Feedback, step: float = 1.0, *, fresh: bool = False) -> Compression:
+        """Describe the compressor of a feedback."""
+        return cls(json.dumps(feedback.compressor.spec()), step, fresh)
+
+    @property
+    def feedback(self) -> Feedback:
+        """The compressor with its error feedback."""
+        try:
+            spec = json.loads(self.compressor)
+        except ValueError:
+            spec = None
+        if not isinstance(spec, dict):
+            raise InputError("a request describes its compressor by something else than JSON")
+        return feedback_for(from_spec(spec))
 
 
 def product_request(
     point: Point,
     arrays: Mapping[str, Payload],
-    feedback: Feedback,
+    compression: Compression,
     curvature: CurvatureSettings,
 ) -> Request:
     """Ask for S(∇²_yy g_m v), with a client's error memory if the feedback keeps one there."""
-    scalars = {
-        **curvature.scalars(),
-        "compressor": json.dumps(feedback.compressor.spec()),
-        "step": 1.0,
-        "fresh": False,
-        "iteration": 0,
-    }
-    return Request(Action.PRODUCT, point.round, arrays, scalars)
+    return Request("product", point.round, arrays, scalars_of(curvature, compression))
 
 
 def exact_product(cohort: Cohort, point: Point, v: Tensor, curvature: CurvatureSettings) -> Tensor:
     """Return ∇²_yy G v without compression: one exchange."""
-    plain = NoFeedback(Identity(len(v)))
+    plain = Compression.by(NoFeedback(Identity(len(v))))
     request = product_request(point, {**point.arrays(), "v": v}, plain, curvature)
     return cohort.ask(request).mean("product")
 

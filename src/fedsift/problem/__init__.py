@@ -1,41 +1,42 @@
-"""A pair of losses and its derivatives, and the bilevel problems that come with fedsift."""
+"""A pair of losses and its derivatives, and the bilevel problems that come with fedsift.
 
-from fedsift.problem.flat_model import FlatModel
-from fedsift.problem.protocol import (
-    AnyBatch,
-    Batch,
-    Composite,
-    HasAgreement,
-    HasCrossFrom,
-    LossPair,
-    Poolable,
-    Problem,
-    Stackable,
-    TensorBatch,
-    chunks,
+protocol         what a problem is and what it may offer
+derivatives      gradients, Hessian and cross products of any two losses
+curvature        Hessian and Gauss-Newton matrix as operators
+sgd              local steps, of one client or of several at once
+sample_losses    losses of single samples, agreement with their labels
+flat_model       any ``nn.Module`` as a function of a flat vector; stacked_model: several at once
+networks         the networks of the experiments
+reweighting      noisy labels, the paper's problem; bootstrap: our addition to its loss
+quadratic        closed-form answers, for tests
+loss_pair        a user's own two losses
+"""
+
+from fedsift.problem.derivatives import (
     cross_product,
     hessian_product,
     inner_gradient,
     outer_gradients,
 )
+from fedsift.problem.flat_model import FlatModel
+from fedsift.problem.loss_pair import LossPair, TensorBatch
+from fedsift.problem.protocol import Batch, Composite, Problem, SampleWeighting, chunks
 from fedsift.problem.quadratic import Quadratic, QuadraticClient, mean_client, random_quadratic
-from fedsift.problem.reweighting import Reweighting, Samples
+from fedsift.problem.reweighting import LabelledBatch, Reweighting
+from fedsift.problem.sgd import LocalSteps
 
 __all__ = [
-    "AnyBatch",
     "Batch",
     "Composite",
     "FlatModel",
-    "HasAgreement",
-    "HasCrossFrom",
+    "LabelledBatch",
+    "LocalSteps",
     "LossPair",
-    "Poolable",
     "Problem",
     "Quadratic",
     "QuadraticClient",
     "Reweighting",
-    "Samples",
-    "Stackable",
+    "SampleWeighting",
     "TensorBatch",
     "chunks",
     "cross_product",

@@ -26,7 +26,7 @@ from torch.autograd import forward_ad
 from torch.func import grad, jvp, linearize, vjp
 
 from fedsift.errors import InputError
-from fedsift.problem.protocol import Composite, HasCrossFrom, Problem
+from fedsift.problem.protocol import Composite, Problem, SampleWeighting
 
 
 class Operator(Protocol):
@@ -86,7 +86,9 @@ def along(problem: Composite, y: Tensor, batch: Any, v: Tensor) -> Tangent:
     return Tangent(outputs, tangent, pull)
 
 
-def bend(problem: Composite, x: Tensor, outputs: Tensor, batch: Any) -> Callable[[Tensor], Tensor]:
+def output_hessian(
+    problem: Composite, x: Tensor, outputs: Tensor, batch: Any
+) -> Callable[[Tensor], Tensor]:
     """Return u ↦ Q u, the Hessian of the output loss."""
 
     def loss(outputs_: Tensor) -> Tensor:
@@ -98,7 +100,7 @@ def bend(problem: Composite, x: Tensor, outputs: Tensor, batch: Any) -> Callable
 
 def cross_from(problem: Composite, x: Tensor, tangent: Tangent, batch: Any) -> Tensor:
     """Return ∇²_xy g v from J v: ∇_x ⟨∇_outputs loss(x), J v⟩, since l2 does not depend on x."""
-    if isinstance(problem, HasCrossFrom):
+    if isinstance(problem, SampleWeighting):
         return problem.cross_from(x, tangent.outputs, tangent.along, batch)
 
     def slope(x_: Tensor) -> Tensor:
@@ -136,7 +138,7 @@ def gauss_newton_once(
 
     def matrix(v: Tensor) -> Tensor:
         tangent = push(composite, y, batch, v)
-        return tangent.pull(bend(composite, x, tangent.outputs, batch)(tangent.along))
+        return tangent.pull(output_hessian(composite, x, tangent.outputs, batch)(tangent.along))
 
     return Shifted(matrix, composite.l2 + damping)
 
@@ -149,21 +151,21 @@ def gauss_newton_repeated(
 
     forward = linearised_outputs(composite, y, batch)[1]
     point, pull = vjp(lambda y_: composite.outputs(y_, batch), y)[:2]
-    Q = bend(composite, x, point, batch)
+    Q = output_hessian(composite, x, point, batch)
     return Shifted(lambda v: pull(Q(forward(v)))[0], composite.l2 + damping)
 
 
 @dataclass(frozen=True)
-class Curvature:
+class OperatorMakes:
     """The two makes of one operator."""
 
     once: Callable[[Problem, Tensor, Tensor, Any, float], Operator]
     repeated: Callable[[Problem, Tensor, Tensor, Any, float], Operator]
 
 
-CURVATURES: dict[str, Curvature] = {
-    "hessian": Curvature(hessian_once, hessian_repeated),
-    "gauss-newton": Curvature(gauss_newton_once, gauss_newton_repeated),
+CURVATURES: dict[str, OperatorMakes] = {
+    "hessian": OperatorMakes(hessian_once, hessian_repeated),
+    "gauss-newton": OperatorMakes(gauss_newton_once, gauss_newton_repeated),
 }
 
 

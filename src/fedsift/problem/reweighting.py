@@ -3,13 +3,10 @@
     g_m(λ, ω) = 1/N_m Σ_j [λ_j ℓ_j + κ (1 − λ_j) ℓ'_j] + l2/2 ‖ω‖²        F(ω) = ℓ(ω; D_val)
     ∂/∂λ_j ⟨∇_ω g_m, v⟩ = ⟨∇ℓ_j − κ ∇ℓ'_j, v⟩ / N_m
 
-ℓ_j is the cross-entropy of sample j with its label. The paper has κ = 0. With κ > 0 (ours) what a
-label loses in weight goes to the class that the model takes instead, ℓ'_j, as in the hard
-bootstrapping of Reed et al. (2015), but with λ learned: a sample with a wrong label is still a
-sample. The class is a constant to every derivative.
+ℓ_j is the cross-entropy of sample j with its label. The paper has κ = 0; ``bootstrap`` is ours.
 
 The cross product needs ⟨∇ℓ_j, v⟩ for all samples: one forward-mode pass along v gives all of
-them, because ∇ℓ_j = Jᵀ(p_j − e_j), and ∇ℓ'_j the same with the e of the other class.
+them, because ∇ℓ_j = Jᵀ(p_j − e_j), and ∇ℓ'_j the same with the e of the predicted class.
 """
 
 from __future__ import annotations
@@ -21,12 +18,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from fedsift.problem.bootstrap import redirected_losses, sample_scores
 from fedsift.problem.flat_model import FlatModel
+from fedsift.problem.sample_losses import label_agreement
 from fedsift.problem.stacked_model import stacked_model
 
 
 @dataclass(frozen=True)
-class Samples:
+class LabelledBatch:
     """Inputs and labels; ``positions`` says which entry of x weighs each sample.
 
     ``scale`` is what each sample counts in a mean over samples; None: all alike.
@@ -38,18 +37,18 @@ class Samples:
     scale: Tensor | None = None
 
     @classmethod
-    def of(cls, inputs: Tensor, labels: Tensor) -> Samples:
+    def of(cls, inputs: Tensor, labels: Tensor) -> LabelledBatch:
         """Give the samples the positions 0, 1, ..."""
         return cls(inputs, labels, torch.arange(len(labels), device=labels.device))
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def take(self, positions: Tensor) -> Samples:
+    def take(self, positions: Tensor) -> LabelledBatch:
         """Return the samples at these positions."""
         at = positions.to(self.labels.device)
         scale = None if self.scale is None else self.scale[at]
-        return Samples(self.inputs[at], self.labels[at], self.positions[at], scale)
+        return LabelledBatch(self.inputs[at], self.labels[at], self.positions[at], scale)
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Reweighting:
     bootstrap: float = 0.0
     x_is_private: bool = True
 
-    def initial_x(self, batch: Samples) -> Tensor:
+    def initial_x(self, batch: LabelledBatch) -> Tensor:
         """Trust every sample of the client alike."""
         return torch.full((len(batch),), self.initial_weight, device=batch.labels.device)
 
@@ -70,43 +69,39 @@ class Reweighting:
         """Clip the weights to [0, 1]."""
         return x.clamp(0.0, 1.0)
 
-    def outputs(self, y: Tensor, batch: Samples) -> Tensor:
+    def outputs(self, y: Tensor, batch: LabelledBatch) -> Tensor:
         """Return the logits."""
         return self.model(y, batch.inputs)
 
-    def sample_losses(self, y: Tensor, batch: Samples) -> Tensor:
+    def sample_losses(self, y: Tensor, batch: LabelledBatch) -> Tensor:
         """Return ℓ(y; s_j) for every sample."""
         return cross_entropy(self.outputs(y, batch), batch.labels, reduction="none")
 
-    def output_loss(self, x: Tensor, outputs: Tensor, batch: Samples) -> Tensor:
+    def output_loss(self, x: Tensor, outputs: Tensor, batch: LabelledBatch) -> Tensor:
         """Return the mean of λ_j ℓ_j + κ (1 − λ_j) ℓ'_j, convex in the logits as 0 ≤ λ ≤ 1."""
         losses = self._weighted(x[batch.positions], outputs, batch.labels)
         return (losses if batch.scale is None else batch.scale * losses).mean()
 
-    def inner_loss(self, x: Tensor, y: Tensor, batch: Samples) -> Tensor:
+    def inner_loss(self, x: Tensor, y: Tensor, batch: LabelledBatch) -> Tensor:
         """Return g_m(x, y)."""
         return self.output_loss(x, self.outputs(y, batch), batch) + 0.5 * self.l2 * (y @ y)
 
-    def outer_loss(self, x: Tensor, y: Tensor, batch: Samples) -> Tensor:  # noqa: ARG002
+    def outer_loss(self, x: Tensor, y: Tensor, batch: LabelledBatch) -> Tensor:  # noqa: ARG002
         """Return F(y): the mean loss, every sample weighing the same."""
         return cross_entropy(self.outputs(y, batch), batch.labels)
 
-    def cross_from(self, x: Tensor, outputs: Tensor, along: Tensor, batch: Samples) -> Tensor:
+    def cross_from(self, x: Tensor, outputs: Tensor, along: Tensor, batch: LabelledBatch) -> Tensor:
         """Return ∇²_xy g_m v from J v: ((1 − κ) p_j − e_j + κ e'_j)·(J v)_j for sample j."""
-        at, own = batch.labels[:, None], outputs.argmax(dim=1, keepdim=True)
-        scores = self.bootstrap * along.gather(1, own) - along.gather(1, at)
-        if self.bootstrap != 1:
-            scores = scores + (1 - self.bootstrap) * (outputs.softmax(dim=1) * along).sum(
-                dim=1, keepdim=True
-            )
-        scores = scores.squeeze(1)
+        scores = sample_scores(outputs, along, batch.labels, self.bootstrap)
         return self._at(x, scores / len(batch), batch)
 
-    def agreement(self, x: Tensor, outputs: Tensor, batch: Samples) -> Tensor:
+    def agreement(self, x: Tensor, outputs: Tensor, batch: LabelledBatch) -> Tensor:
         """Return p(label) / (p(label) + the largest other p) per sample."""
-        return self._at(x, agreement(outputs, batch.labels), batch)
+        return self._at(x, label_agreement(outputs, batch.labels), batch)
 
-    def pool(self, parts: Sequence[tuple[Tensor, Samples, float]]) -> tuple[Tensor, Samples]:
+    def pool(
+        self, parts: Sequence[tuple[Tensor, LabelledBatch, float]]
+    ) -> tuple[Tensor, LabelledBatch]:
         """Return the samples of several clients as one batch.
 
         Each counts share · n / n_m: the pool's mean is then that of the clients' means.
@@ -119,11 +114,13 @@ class Reweighting:
             start += len(x)
         inputs = torch.cat([batch.inputs for _, batch, _ in parts])
         labels = torch.cat([batch.labels for _, batch, _ in parts])
-        pooled = Samples(inputs, labels, torch.cat(positions), torch.cat(scales))
+        pooled = LabelledBatch(inputs, labels, torch.cat(positions), torch.cat(scales))
         return torch.cat([x for x, _, _ in parts]), pooled
 
-    def stack(self, parts: Sequence[tuple[Tensor, Samples]]) -> Callable[[Tensor], Tensor] | None:
-        """Return the clients' inner losses as a function of the rows of Y, one a client."""
+    def stack(
+        self, parts: Sequence[tuple[Tensor, LabelledBatch]]
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Return the clients' inner losses as a function of the rows of Y, one per client."""
         inputs = torch.stack([batch.inputs for _, batch in parts])
         outputs = stacked_model(self.model, inputs)
         if outputs is None:
@@ -142,16 +139,8 @@ class Reweighting:
         losses = weights * cross_entropy(outputs, labels, reduction="none")
         if not self.bootstrap:
             return losses
-        own = cross_entropy(outputs, outputs.argmax(dim=1), reduction="none")
-        return losses + self.bootstrap * (1 - weights) * own
+        return losses + redirected_losses(weights, outputs, self.bootstrap)
 
-    def _at(self, x: Tensor, values: Tensor, batch: Samples) -> Tensor:
+    def _at(self, x: Tensor, values: Tensor, batch: LabelledBatch) -> Tensor:
         """Return a vector like x with these values at the batch's positions, else zero."""
         return torch.zeros_like(x).index_put_((batch.positions,), values.to(x.dtype))
-
-
-def agreement(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return σ(z_label − the largest other z) = p(label) / (p(label) + the largest other p)."""
-    own = logits.gather(1, labels[:, None]).squeeze(1)
-    other = logits.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
-    return torch.sigmoid(own - other)

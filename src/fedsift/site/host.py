@@ -27,7 +27,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from fedsift.client import Site, SiteState, answer, initial_state
+from fedsift.client import Client, ClientState, answer, initial_state
 from fedsift.compress import wire
 from fedsift.data import check_client
 from fedsift.errors import FedsiftError, InputError, WireError
@@ -43,7 +43,7 @@ from fedsift.federation.encoding import (
 from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Reply, Scalar
-from fedsift.problem import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.site.findings import Findings, Origin
 from fedsift.site.journal import Entry, Journal
 
@@ -90,14 +90,14 @@ class _Run:
         inputs = holdings.inputs
         if inputs.ndim == 4:  # the layout of the in-process federation, for the same rounding
             inputs = inputs.contiguous(memory_format=torch.channels_last)
-        batch = Samples.of(inputs, holdings.labels)
-        self.site = Site(holdings.client, problem, batch, self.settings["seed"])
+        batch = LabelledBatch.of(inputs, holdings.labels)
+        self.client = Client(holdings.client, problem, batch, self.settings["seed"])
         self.journal = Journal(folder / "journal")
         self.weights = folder / "clients" / str(holdings.client) / "weights.parquet"
 
     @property
-    def state(self) -> SiteState:
-        return initial_state(self.site) if self.journal.last is None else self.journal.last.state
+    def state(self) -> ClientState:
+        return initial_state(self.client) if self.journal.last is None else self.journal.last.state
 
     @property
     def kept(self) -> Mapping[str, Kept]:
@@ -147,7 +147,7 @@ class Host:
         if (request.round, request.action) != (about.round, about.action):
             raise WireError("a request says two different things about its round or action")
         before = run.state
-        reply, state = answer(run.site, before, request)
+        reply, state = answer(run.client, before, request)
         encoded = encode_reply(reply)
         if reply.error is None:
             run.journal.append(Entry(key, digest, encoded, state, kept))
@@ -197,7 +197,7 @@ class Host:
             self._runs[name] = _Run(self.holdings, folder)
         return self._runs[name]
 
-    def _write_weights(self, run: _Run, state: SiteState) -> None:
+    def _write_weights(self, run: _Run, state: ClientState) -> None:
         if state.average is None:
             return
         labels = self.holdings.labels.numpy()

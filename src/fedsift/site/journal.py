@@ -21,14 +21,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fedsift.client import SiteState
+from fedsift.client import ClientState
 from fedsift.errors import InputError
 from fedsift.federation.encoding import Kept, Parts
 from fedsift.files import write_atomically
 
 KEEP = 2
 Key = tuple[int, int]
-_STATE = tuple(f.name for f in fields(SiteState))
+_STATE = tuple(f.name for f in fields(ClientState))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Entry:
     key: Key
     digest: str
     answer: Parts
-    state: SiteState
+    state: ClientState
     kept: Mapping[str, Kept] = field(default_factory=dict)
     index: int = 0
 
@@ -129,6 +129,6 @@ def _read(path: Path) -> Entry:
         index=meta["index"],
         digest=meta["digest"],
         answer={n: t.numpy().tobytes() for n, t in group("answer").items()},
-        state=SiteState(**group("state")),
+        state=ClientState(**group("state")),
         kept={n: Kept(t, meta["versions"][n]) for n, t in group("kept").items()},
     )

@@ -8,10 +8,12 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedsift.algorithms import FedAvg, HeadStart, LocalSteps, Server, ServerState
-from fedsift.algorithms.clean_set import EVERY, PATIENCE, split_validation
+from fedsift.algorithms.additions.constants import HEAD_START_EVERY as EVERY
+from fedsift.algorithms.additions.constants import HEAD_START_PATIENCE as PATIENCE
+from fedsift.algorithms.clean_set import split_validation
 from fedsift.errors import ConfigError, RunError
 from fedsift.federation import LocalFederation
-from fedsift.problem import FlatModel, Reweighting, Samples
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.randomness import generator
 
 L2 = 0.01
@@ -30,9 +32,10 @@ def case(clean=40, noise=0.0):
             p.copy_(torch.randn(p.shape, generator=source))
     problem = Reweighting(FlatModel(net), l2=L2)
     parts = [
-        Samples.of(inputs[clean + a : clean + a + 30], labels[clean + a :][:30]) for a in (0, 30)
+        LabelledBatch.of(inputs[clean + a : clean + a + 30], labels[clean + a :][:30])
+        for a in (0, 30)
     ]
-    server = Server(problem, Samples.of(inputs[:clean], labels[:clean]), seed=5)
+    server = Server(problem, LabelledBatch.of(inputs[:clean], labels[:clean]), seed=5)
     return net, problem, server, LocalFederation.of(problem, parts)
 
 

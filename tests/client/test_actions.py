@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedsift.client import Site, answer, initial_state
+from fedsift.client import Client, answer, initial_state
 from fedsift.compress import Identity, SparseEmbedding, TopK
-from fedsift.messages import Action, Request
+from fedsift.messages import Request
 from fedsift.problem import cross_product
 from fedsift.problem.curvature import CURVATURES
 
@@ -23,11 +23,11 @@ def _product(conv, compressor, **changes):
         "fresh": True,
         **changes,
     }
-    return Request(Action.PRODUCT, 0, {"y": conv.y, "v": conv.v}, scalars)
+    return Request("product", 0, {"y": conv.y, "v": conv.v}, scalars)
 
 
 def _site(conv):
-    site = Site(0, conv.problem, conv.batch)
+    site = Client(0, conv.problem, conv.batch)
     return site, replace(initial_state(site), x=conv.x)
 
 
@@ -63,7 +63,7 @@ def test_error_memory_stays_and_is_dropped_on_demand(conv):
     _, kept = answer(site, state, _product(conv, compressor))
     reply, _ = answer(site, kept, _product(conv, compressor, fresh=False))
     exact = 0.5 * _operator(conv).product(conv.v)
-    expected = compressor.compress(exact + kept.memory)
+    expected = compressor.compress(exact + kept.error)
     torch.testing.assert_close(reply.arrays["product"].values, expected.values)
     fresh, _ = answer(site, kept, _product(conv, compressor))
     torch.testing.assert_close(fresh.arrays["product"].values, compressor.compress(exact).values)
@@ -72,8 +72,8 @@ def test_error_memory_stays_and_is_dropped_on_demand(conv):
 def test_sketch_is_the_matrix_between_two_embeddings(conv):
     site, state = _site(conv)
     scalars = {"curvature": "gauss-newton", "damping": 0.3, "curvature_batch": 0}
-    sizes = {"r1": 6, "r2": 9, "seed1": 11, "seed2": 12}
-    request = Request(Action.SKETCH, 0, {"y": conv.y}, {**scalars, **sizes})
+    sizes = {"r1": 6, "r2": 9, "seed1": 11, "seed2": 12, "system": "least-squares"}
+    request = Request("sketch", 0, {"y": conv.y}, {**scalars, **sizes})
     reply, _ = answer(site, state, request)
     d = len(conv.y)
     H = torch.stack([_operator(conv, damping=0.3).product(e) for e in torch.eye(d).double()])
@@ -92,7 +92,7 @@ def test_outer_step_moves_the_clients_own_weights(conv, monkeypatch, sent):
         v = SparseEmbedding(6, len(conv.y), 4).transpose_apply(omega)
         arrays, scalars = {"y": conv.y, "omega": omega}, {"r1": 6, "seed1": 4}
     step = {"outer_lr": 0.2, "outer_rule": "gradient", "pace": 0.0, "total_samples": 24}
-    reply, after = answer(site, state, Request(Action.OUTER, 0, arrays, {**scalars, **step}))
+    reply, after = answer(site, state, Request("outer", 0, arrays, {**scalars, **step}))
     cross = cross_product(conv.problem, conv.x, conv.y, conv.batch, v)
     expected = (conv.x + 0.2 * 0.5 * cross).clamp(0, 1)  # N_m / N = 12 / 24
     torch.testing.assert_close(after.x, expected)
@@ -104,6 +104,6 @@ def test_outer_step_moves_the_clients_own_weights(conv, monkeypatch, sent):
 
 def test_a_fault_is_an_error_reply_and_changes_nothing(conv):
     site, state = _site(conv)
-    reply, after = answer(site, state, Request(Action.TRAIN, 0, {}, {}))
-    assert "before any model came" in (reply.error or "")
+    reply, after = answer(site, state, Request("train", 0, {}, {}))
+    assert "before a model was sent to it" in (reply.error or "")
     assert after is state

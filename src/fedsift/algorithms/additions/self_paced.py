@@ -1,0 +1,78 @@
+"""Self-paced settling of the weights (ours): the model's opinion replaces the falling outer step.
+
+    η_k = η_0 − τ (η_0 − η_0 / max(1, k / decay_after)),      τ = max(0, 1 − 10 e)
+    x  += 2 c (η_0 − η_k) (t(a) − x)
+
+| symbol | here           | meaning                                                           |
+|--------|----------------|-------------------------------------------------------------------|
+| e      |                | the model's share of errors on the clean validation set           |
+| τ      | `trust`        | how far the model has earned a say                                |
+| a      | `agreement`    | how far the model agrees with a label, in the mean over rounds    |
+| t(a)   | `target`       | the weight that this agreement would give the sample              |
+| c      | `strength`     | 0: the step falls by the clock alone (τ = 1), nothing is pulled   |
+
+With a constant step the weights follow the noise of a small validation set. With this the
+hypergradient leads while the model is young, however many rounds that takes, and what it has
+taught the model settles the weights: a step of self-paced learning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedsift.algorithms.additions.constants import ERRORS_UNTRUSTED, NEUTRAL
+from fedsift.algorithms.outer_step import Move, OuterStep
+from fedsift.algorithms.state import Server
+from fedsift.problem import SampleWeighting
+
+
+@dataclass(frozen=True)
+class SelfPaced:
+    """An outer step that falls like 1/k after ``decay_after`` rounds, as far as trust allows."""
+
+    outer: OuterStep
+    decay_after: int
+    strength: float = 1.0
+
+    def at_round(self, server: Server, y: Tensor, k: int) -> Move:
+        """Return the step of round k at the model y."""
+        return self.at(k, trust(server, y) if self.strength else 1.0)
+
+    def at(self, k: int, trusted: float = 1.0) -> Move:
+        """Return the step of round k with a model of this trust τ."""
+        lr = self.outer.lr
+        slower = max(1.0, (k + 1) / self.decay_after)
+        given_up = trusted * (lr - lr / slower)
+        return Move(lr - given_up, self.outer.rule, self.strength * given_up)
+
+
+@torch.no_grad()
+def trust(server: Server, y: Tensor) -> float:
+    """Return τ = max(0, 1 − 10 e), e being the share of clean samples that the model gets wrong.
+
+    1 for a problem without labels to be right or wrong about.
+    """
+    problem, validation = server.problem, server.validation
+    if not isinstance(problem, SampleWeighting):
+        return 1.0
+    agreement = problem.agreement(
+        y.new_zeros(len(validation)), problem.outputs(y, validation), validation
+    )
+    return max(0.0, 1.0 - ERRORS_UNTRUSTED * float((agreement < 0.5).to(y.dtype).mean()))
+
+
+def target(agreement: Tensor) -> Tensor:
+    """Return t(a): 0 at a = 0, ½ at a = ¼, 1 at a = 1, linear in between."""
+    return torch.where(
+        agreement < NEUTRAL,
+        agreement / (2 * NEUTRAL),
+        (agreement + 1 - 2 * NEUTRAL) / (2 - 2 * NEUTRAL),
+    )
+
+
+def pull(x: Tensor, agreement: Tensor, pace: float) -> Tensor:
+    """Return what to add to the weights for the model's own opinion of their labels."""
+    return 2 * pace * (target(agreement) - x)

@@ -1,0 +1,47 @@
+"""The table of actions: everything that a client can be asked. A new action is one row.
+
+An action takes the client, its state, the request and what the federation has computed for the
+whole cohort; it returns the reply's arrays and scalars and the client's next state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedsift.client import baselines
+from fedsift.client.outer_step import outer
+from fedsift.client.products import product, sketch
+from fedsift.client.single_loop import step
+from fedsift.client.state import Client, ClientState, Outcome, Shared
+from fedsift.client.training import train, train_kept
+from fedsift.errors import FedsiftError, InputError
+from fedsift.messages import Reply, Request
+
+Action = Callable[[Client, ClientState, Request, Shared], Outcome]
+
+ACTIONS: dict[str, Action] = {
+    "train": train,
+    "product": product,
+    "sketch": sketch,
+    "outer": outer,
+    "step": step,
+    "assess": baselines.assess,
+    "count": baselines.count,
+    "keep": baselines.keep,
+    "train-kept": train_kept,
+    "judge": baselines.judge,
+}
+
+
+def answer(
+    client: Client, state: ClientState, request: Request, shared: Shared | None = None
+) -> tuple[Reply, ClientState]:
+    """Do what the request says; an error on purpose becomes an error reply."""
+    samples = len(client.batch)
+    try:
+        if request.action not in ACTIONS:
+            raise InputError(f"client {client.id} knows no action '{request.action}'")
+        outcome = ACTIONS[request.action](client, state, request, shared or Shared())
+    except FedsiftError as error:
+        return Reply(client.id, samples, error=str(error)), state
+    return Reply(client.id, samples, outcome.arrays, outcome.scalars), outcome.state

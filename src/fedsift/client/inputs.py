@@ -1,0 +1,52 @@
+"""What an action works with: where it is asked about, which samples, along which direction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedsift.client.state import Client, ClientState
+from fedsift.errors import InputError
+from fedsift.hypergradient import CurvatureSettings
+from fedsift.hypergradient.non_iterative import SubspaceSeed
+from fedsift.messages import Request
+from fedsift.randomness import generator
+
+
+def point(
+    client: Client, state: ClientState, request: Request
+) -> tuple[Tensor, Tensor, ClientState]:
+    """Return (x, y) of the request; a y that is not sent is the last one sent this round."""
+    y = request.array("y") if "y" in request.arrays else state.y
+    x = state.x if state.x is not None else request.array("x")
+    if y is None:
+        raise InputError(
+            f"client {client.id} was asked to '{request.action}' before a model was sent to it"
+        )
+    return x, y, replace(state, y=y)
+
+
+def batch_generator(client: Client, request: Request) -> torch.Generator:
+    """Return what a client draws its batches of a round from."""
+    return generator(client.seed, request.round, client.id, "batches")
+
+
+def curvature_batch(client: Client, request: Request) -> tuple[Any, Any | None]:
+    """Split a client's samples into the drawn curvature batch and the rest."""
+    size, n = request.read(CurvatureSettings).batch_size, len(client.batch)
+    if not 0 < size < n:
+        return client.batch, None
+    source = generator(client.seed, request.round, client.id, "curvature")
+    order = torch.randperm(n, generator=source)
+    return client.batch.take(order[:size]), client.batch.take(order[size:])
+
+
+def direction(request: Request, length: int) -> Tensor:
+    """Return v, or make it from ω: v = S_1ᵀ ω."""
+    if "omega" not in request.arrays:
+        return request.array("v")
+    embedding = request.read(SubspaceSeed).embedding(length)
+    return embedding.transpose_apply(request.array("omega"))

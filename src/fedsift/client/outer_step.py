@@ -1,0 +1,52 @@
+"""The client's half of the outer step: x moves at its owner.
+
+    x_k+1 = P(x_k − η ∇h + pull),      ∇h = −(N_m / N) ∇²_xy g_m v
+
+F does not depend on a private x, so that ∇h has no other part. The pull is ours
+(``algorithms.additions.self_paced``). A shared x is the server's to step: it gets ∇²_xy g_m v.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from fedsift.algorithms.additions.constants import AVERAGING
+from fedsift.algorithms.additions.self_paced import pull
+from fedsift.algorithms.outer_step import Move, TotalSamples
+from fedsift.client.inputs import direction, point
+from fedsift.client.passes import Cross, cross_pass
+from fedsift.client.state import Client, ClientState, Outcome, Shared
+from fedsift.messages import Request
+
+
+def outer(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:
+    """Make ∇²_xy g_m v; step the client's own x along it, or reply with it."""
+    x, y, state = point(client, state, request)
+    cross = shared.cross or cross_pass(
+        client.problem, x, y, client.batch, direction(request, len(y)), len(client.batch)
+    )
+    return moved(client, x, cross, state, request)
+
+
+def moved(client: Client, x: Tensor, cross: Cross, state: ClientState, request: Request) -> Outcome:
+    """Step the client's own x along the hypergradient."""
+    if state.x is None:
+        return Outcome({"cross": cross.value}, {}, state)
+    move = request.read(Move)
+    share = len(client.batch) / request.read(TotalSamples).total_samples
+    new = x - move.change(-share * cross.value)
+    agreement = averaged(state.agreement, cross.agreement)
+    if agreement is not None:
+        new = new + pull(x, agreement, move.pace)
+    new = client.problem.project(new)
+    average = averaged(state.average, new)
+    return Outcome({}, {}, replace(state, x=new, average=average, agreement=agreement))
+
+
+def averaged(past: Tensor | None, new: Tensor | None) -> Tensor | None:
+    """Return the exponential mean over rounds."""
+    if past is None or new is None:
+        return new
+    return AVERAGING * past + (1 - AVERAGING) * new

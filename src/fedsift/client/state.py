@@ -1,0 +1,85 @@
+"""A client's fixed part, its state, and what an action leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from fedsift.client.passes import Cross
+from fedsift.compress import Payload
+from fedsift.messages import ClientId, Scalar
+from fedsift.problem import Problem
+from fedsift.problem.sgd import Trained
+
+
+@dataclass(frozen=True)
+class Client:
+    """The fixed part of a client: its number, its samples, the problem."""
+
+    id: ClientId
+    problem: Problem
+    batch: Any
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """The changing part of a client; none of it is ever part of a reply.
+
+    ``x``            its part of x, the sample weights; None where x is shared
+    ``average``      exponential mean of x over rounds: what the audit reads
+    ``agreement``    exponential mean of the model's agreement with the labels
+    ``error``        what its compressor left out so far (error feedback)
+    ``judge_loss``   validation loss of the model that last judged the labels
+    ``y``            the model of the running round, so that it need not be sent twice
+    """
+
+    x: Tensor | None = None
+    average: Tensor | None = None
+    agreement: Tensor | None = None
+    error: Tensor | None = None
+    judge_loss: Tensor | None = None
+    y: Tensor | None = None
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Return what there is by name, apart from y, which is sent anew in every round."""
+        names = (spec.name for spec in fields(self) if spec.name != "y")
+        return {n: value for n in names if (value := getattr(self, n)) is not None}
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Tensor]) -> ClientState:
+        """Return the state that has these arrays."""
+        return cls(**arrays)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What a federation in one process has already computed for the whole cohort.
+
+    ``product`` and ``payload`` are the cohort's mean, not this client's own: the mean of equal
+    things is the thing, so the server gets the same sum.
+    """
+
+    trained: Trained | None = None
+    product: Tensor | None = None
+    payload: Payload | None = None
+    cross: Cross | None = None
+
+
+class Outcome(NamedTuple):
+    """What an action puts into the reply, and the client's next state."""
+
+    arrays: dict[str, Payload]
+    scalars: dict[str, Scalar]
+    state: ClientState
+
+
+def initial_state(client: Client) -> ClientState:
+    """Return the state of a client that has not been asked anything yet."""
+    if not client.problem.x_is_private:
+        return ClientState()
+    x = client.problem.initial_x(client.batch)
+    return ClientState(x=x, average=x)

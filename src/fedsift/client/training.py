@@ -1,0 +1,31 @@
+"""Local steps: Algorithm 1, lines 5-8."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fedsift.client.inputs import batch_generator, point
+from fedsift.client.state import Client, ClientState, Outcome, Shared
+from fedsift.errors import InputError
+from fedsift.messages import Request
+from fedsift.problem.sgd import LocalSteps, local_sgd
+
+
+def train(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:
+    """Take T local steps from y; reply with the change of y and the mean loss."""
+    x, y, state = point(client, state, request)
+    trained = shared.trained
+    if trained is None:
+        local, source = request.read(LocalSteps), batch_generator(client, request)
+        trained = local_sgd(client.problem, x, y, client.batch, local, source)
+    return Outcome({"update": trained.y - y}, {"loss": float(trained.loss)}, state)
+
+
+def train_kept(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:
+    """Preprocess: local steps as if samples of weight 0 were not there."""
+    x, _, _ = point(client, state, request)
+    kept = client.batch.take(x.nonzero().squeeze(1))
+    if not len(kept):
+        raise InputError(f"client {client.id} has no sample of positive weight to train on")
+    trained = train(replace(client, batch=kept), state, request, shared)
+    return trained._replace(scalars={**trained.scalars, "kept": len(kept)})
