@@ -1,4 +1,4 @@
-"""A site with a memory: the same answers as in process, nothing done twice, nothing lost."""
+"""A site that remembers: the same answers as in process, nothing done twice, nothing lost."""
 
 import pandas as pd
 import pytest
@@ -30,7 +30,7 @@ def test_answers_are_those_of_the_client_in_process(case):
     for k, (_, reply, state) in enumerate(case.rounds):
         assert same(host.handle(case.step(k)), reply)
         assert torch.equal(_state(case).x, state.x)
-        assert torch.equal(_state(case).memory, state.memory)
+        assert torch.equal(_state(case).error, state.error)
 
 
 def test_the_same_question_twice_changes_nothing_twice(case):

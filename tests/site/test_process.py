@@ -53,7 +53,7 @@ def test_a_killed_site_comes_back_with_its_weights(case, folder, relay):
     state = case.rounds[1][2]
     stored = Journal(folder / "run" / "journal").last.state
     assert torch.equal(stored.x, state.x)
-    assert torch.equal(stored.memory, state.memory)
+    assert torch.equal(stored.error, state.error)
     assert (folder / "site.sock").stat().st_mode & 0o077 == 0
     assert folder.stat().st_mode & 0o077 == 0
     _nonsense_does_not_end_it(case, folder, relay)
