@@ -69,6 +69,11 @@ class CountSketch:
         return self.rows * self.columns
 
     @property
+    def linear(self) -> bool:
+        """Counters add up."""
+        return True
+
+    @property
     def k(self) -> int:
         """How many coordinates `decompress` keeps."""
         return self.heavy or min(self.length, max(1, self.columns // 16))

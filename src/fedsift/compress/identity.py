@@ -24,6 +24,11 @@ class Identity:
         """All d numbers."""
         return self.length
 
+    @property
+    def linear(self) -> bool:
+        """S is the identity."""
+        return True
+
     def compress(self, g: Tensor) -> Tensor:
         """Return g."""
         return check_vector(g, self.length)

@@ -55,6 +55,11 @@ class Compressor(Protocol):
         """How many numbers one vector becomes; indices cost bytes but are not counted here."""
         ...
 
+    @property
+    def linear(self) -> bool:
+        """True if S(a g + b h) = a S(g) + b S(h)."""
+        ...
+
     def compress(self, g: Tensor) -> Payload:
         """Return S(g)."""
         ...

@@ -67,6 +67,11 @@ class TopK:
         """The k values."""
         return self.k
 
+    @property
+    def linear(self) -> bool:
+        """Which k are kept depends on g."""
+        return False
+
     def compress(self, g: Tensor) -> Sparse:
         """Return the k largest numbers with their indices."""
         g = check_vector(g, self.length)

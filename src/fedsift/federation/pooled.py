@@ -20,7 +20,6 @@ from torch import Tensor
 
 from fedsift.client.answer import Seen, curvature, direction, draw, requested_feedback
 from fedsift.client.passes import Cross, cross_pass, joint_pass, product_pass
-from fedsift.compress import ClientFeedback
 from fedsift.federation.stacked import Members, trained
 from fedsift.messages import Action, ClientId, Request
 from fedsift.problem import Poolable
@@ -43,7 +42,7 @@ def _along(members: Members, request: Request) -> dict[ClientId, Seen]:
         crosses = _crosses(members, request, y)
         return {client: Seen(cross=cross) for client, cross in crosses.items()}
     feedback = requested_feedback(request)
-    if isinstance(feedback, ClientFeedback):
+    if not feedback.poolable:
         return {}
     product, crosses = _products(members, request, y)
     payload, _ = feedback.client(product, 1.0, None)
