@@ -14,6 +14,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fedsift.data.dataset import Dataset, Source
@@ -21,7 +22,7 @@ from fedsift.data.datasets import lookup
 from fedsift.data.federated import ClientData, FederatedData, InputsAndLabels, noise_rate
 from fedsift.data.noise import NOISES, SPLITS, Rate, rates, split_rate
 from fedsift.data.partition import PARTITIONS, Pool
-from fedsift.data.pools import draw_pools
+from fedsift.data.pools import Pools, draw_pools
 from fedsift.errors import DataError
 from fedsift.randomness import generator
 
@@ -61,30 +62,36 @@ def build(
     _check_choice("split", split, SPLITS)
     client_rates = rates(row.clients, split_rate(split, rho), generator(seed, "data", "rates"))
     pools = draw_pools(row, seed)
-    source = pools.source
-    pool = Pool(
-        labels=source.labels[pools.clients],
-        clients=row.clients,
-        samples_per_client=row.samples_per_client,
-        groups=None if source.groups is None else source.groups[pools.clients],
-        alpha=alpha,
-        shards_per_client=shards_per_client,
-    )
-    parts = PARTITIONS[row.partition](pool, generator(seed, "data", "partition"))
+    parts = _partition(row, pools, alpha, shards_per_client, generator(seed, "data", "partition"))
     corrupted = []
-    for m, (part, rate) in enumerate(zip(parts, client_rates, strict=True)):
-        rows = pools.clients[part].sort().values
-        inputs, true = _take(source, rows)
+    for m, (rows, rate) in enumerate(zip(parts, client_rates, strict=True)):
+        inputs, true = _take(pools.source, rows)
         noisy = NOISES[noise](true, rate, len(row.class_names), generator(seed, "data", "noise", m))
         corrupted.append(ClientData(inputs, noisy, true, rows))
     return FederatedData(
         name=name,
         clients=corrupted,
-        validation=_take(source, pools.validation),
+        validation=_take(pools.source, pools.validation),
         test=_take(pools.test_source, pools.test),
         class_names=row.class_names,
         noise_rate=noise_rate(corrupted),
     )
+
+
+def _partition(
+    row: Dataset, pools: Pools, alpha: float, shards_per_client: int, random: torch.Generator
+) -> list[Tensor]:
+    """Return each client's rows of the source, ascending."""
+    source, rows = pools.source, pools.clients
+    pool = Pool(
+        labels=source.labels[rows],
+        clients=row.clients,
+        samples_per_client=row.samples_per_client,
+        groups=None if source.groups is None else source.groups[rows],
+        alpha=alpha,
+        shards_per_client=shards_per_client,
+    )
+    return [rows[part].sort().values for part in PARTITIONS[row.partition](pool, random)]
 
 
 def _take(source: Source, rows: Tensor) -> InputsAndLabels:

@@ -156,4 +156,7 @@ def _open(path: Path) -> Iterator[Any]:
 
 def _check_column(path: Path, column: str, schema: Any) -> None:
     if column not in schema.names:
-        raise DataError(f"{path} has no column {column!r}; it has {', '.join(schema.names)}")
+        raise DataError(
+            f"{path} has no column {column!r}; it has {', '.join(schema.names)}, so fetch the "
+            "dataset's own file"
+        )

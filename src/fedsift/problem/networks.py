@@ -25,7 +25,10 @@ Shape = tuple[int, ...]
 def paper_cnn(channels: int, size: int, classes: int) -> nn.Module:
     """Return the paper's CNN; each pooling halves the side: 28, 14, 7, 3, 1 or 32, 16, 8, 4, 2."""
     if size < 16:
-        raise InputError(f"paper_cnn halves the image 4 times, so {size}x{size} is too small")
+        raise InputError(
+            f"paper_cnn halves the image 4 times, so {size}x{size} is too small; choose another "
+            "model"
+        )
     width, side = 64, size // 16
     layers: list[nn.Module] = []
     for inputs in (channels, width, width, width):
@@ -49,13 +52,18 @@ def linear(shape: Shape, classes: int) -> nn.Module:
 
 def _paper_cnn(shape: Shape, classes: int) -> nn.Module:
     if len(shape) != 3 or shape[1] != shape[2]:
-        raise InputError(f"paper_cnn takes square images [C, H, H], not inputs {list(shape)}")
+        raise InputError(
+            f"paper_cnn takes square images [C, H, H], not inputs {list(shape)}; choose another "
+            "model"
+        )
     return paper_cnn(shape[0], shape[1], classes)
 
 
 def _digits_cnn(shape: Shape, classes: int) -> nn.Module:
     if shape != (1, 8, 8):
-        raise InputError(f"digits_cnn takes images [1, 8, 8], not inputs {list(shape)}")
+        raise InputError(
+            f"digits_cnn takes images [1, 8, 8], not inputs {list(shape)}; choose another model"
+        )
     return digits_cnn(classes)
 
 
