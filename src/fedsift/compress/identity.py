@@ -36,7 +36,7 @@ class Identity:
     def decompress(self, payload: Payload) -> Tensor:
         """Return the payload, which is the vector."""
         if not isinstance(payload, Tensor):
-            raise InputError(f"identity was given a {type(payload).__name__}, send a tensor")
+            raise InputError(f"identity was given a {type(payload).__name__}; send a tensor")
         return check_vector(payload, self.length)
 
     def spec(self) -> dict[str, int | str]:
