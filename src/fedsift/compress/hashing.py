@@ -105,6 +105,6 @@ def _fold(v: Tensor) -> Tensor:
 def _residue(v: Tensor) -> Tensor:
     """Return v mod p in [0, p), in place, for 0 <= v <= 2^62 - 2.
 
-    Two folds bring v + 1 from [1, 2^62) into [1, p]: p stands for itself, not for 0.
+    Two folds bring v + 1 from [1, 2^62) into [1, p]: p is kept as p, not as 0.
     """
     return _fold(_fold(v.add_(1))).sub_(1)
