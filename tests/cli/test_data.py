@@ -4,17 +4,24 @@ import re
 
 import pytest
 
-from fedsift.data.defaults import DEFAULTS
+from fedsift.data import DATASETS
+
+PLACES = {
+    "digits": "embedded",
+    "mnist": "hub: ylecun/mnist",
+    "cifar10": "hub: uoft-cs/cifar10",
+    "femnist": "hub: flwrlabs/femnist",
+}
 
 
 @pytest.mark.parametrize("columns", ["80", "160"])
 def test_list_has_every_dataset_and_its_place(fedsift, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     out = fedsift("data", "list").out
-    for row in DEFAULTS.values():
+    for row in DATASETS.values():
         (line,) = (line for line in out.splitlines() if line.startswith(f"  {row.name} "))
         assert f" {len(row.class_names)} " in line
-        assert ("embedded" if row.hub_id is None else f"hub: {row.hub_id}") in line
+        assert PLACES[row.name] in line
 
 
 def test_list_shows_the_whole_path_of_missing_files(fedsift, monkeypatch):

@@ -147,6 +147,60 @@ def test_a_step_without_clients_is_refused(name):
         feedback_for(make_compressor(name, LENGTH, rate=2)).server([], [], 0.1, None)
 
 
+every_feedback = pytest.mark.parametrize(
+    "feedback", [feedback_for(make_compressor(name, LENGTH, rate=2)) for name in COMPRESSORS]
+)
+
+
+def sent(feedback, products):
+    return [feedback.client(p, 0.1, None)[0] for p in products]
+
+
+@every_feedback
+def test_clients_may_be_pooled_exactly_where_it_changes_nothing(feedback):
+    """The payload of the mean product against the payloads of all; Top-k fails the comparison."""
+    products = [product(0, m) for m in range(3)]
+    mean = sum(w * p for w, p in zip(SHARES, products, strict=True))
+
+    pooled, _ = feedback.server(sent(feedback, [mean]), [1.0], 0.1, None)
+    apart, _ = feedback.server(sent(feedback, products), SHARES, 0.1, None)
+
+    assert torch.allclose(pooled, apart) == feedback.poolable == feedback.compressor.linear
+
+
+@every_feedback
+@pytest.mark.parametrize("heavy", [0.0, 2.0])
+def test_the_residual_of_one_large_number_is_exact(feedback, heavy):
+    """||Hv - b|| where Hv and b are multiples of one unit vector, which every row keeps."""
+    unit = torch.zeros(LENGTH, dtype=torch.float64)
+    unit[17] = 1.0
+    payloads = sent(feedback, [heavy * unit, heavy * unit])
+    delta, _ = feedback.server(payloads, [0.5, 0.5], 0.1, None)
+    assert feedback.residual(payloads, [0.5, 0.5], delta, 0.1, 5 * unit) == pytest.approx(5 - heavy)
+
+
+@every_feedback
+def test_the_error_is_the_norm_of_what_was_not_sent(feedback):
+    """Two units of which a sketch may keep one; whoever remembers the other reports its norm."""
+    p = torch.zeros(LENGTH, dtype=torch.float64)
+    p[3], p[17] = 30.0, 1.0
+    payload, at_client = feedback.client(p, 0.1, None)
+    delta, memory = feedback.server([payload], [1.0], 0.1, None)
+    reported = 0.0 if at_client is None else float(at_client.norm())
+    expected = float((0.1 * p - delta).norm())
+    assert feedback.error(memory, reported) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_sketch_sees_a_residual_that_decoding_would_miss():
+    sketch = CountSketch(2000, rows=5, columns=200, seed=0)
+    feedback, p = SketchFeedback(sketch), product(0, 0, 2000)
+    payload, _ = feedback.client(p, 1.0, None)
+    delta, _ = feedback.server([payload], [1.0], 1.0, None)
+    seen = feedback.residual([payload], [1.0], delta, 1.0, torch.zeros_like(p))
+    assert seen == pytest.approx(float(p.norm()), rel=0.2)
+    assert float(delta.norm()) < 0.5 * float(p.norm())
+
+
 def test_a_sketch_of_another_seed_is_refused():
     feedback = SketchFeedback(CountSketch(LENGTH, 3, 5, seed=0))
     payload = CountSketch(LENGTH, 3, 5, seed=1).compress(product(0, 0))

@@ -38,18 +38,18 @@ def with_nan() -> torch.Tensor:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"inputs": with_nan()}, "Client 1 has NaN or infinite inputs in sample 2"),
-        ({"inputs": with_nan().nan_to_num(torch.inf)}, "Client 1 has NaN or infinite inputs"),
-        ({"inputs": torch.zeros(3, 1, 2, 2)}, "Client 1 has 3 inputs but 4 labels"),
-        ({"inputs": torch.zeros(4, 1, 3, 3)}, r"Client 1 has inputs of shape \[1, 3, 3\]"),
-        ({"labels": torch.tensor([0, 1, 3, 0])}, "Client 1 has the label 3 in sample 2"),
-        ({"labels": torch.tensor([0, -1, 2, 0])}, "Client 1 has the label -1 in sample 1"),
-        ({"labels": torch.zeros(4)}, "Client 1 has labels of type torch.float32"),
-        ({"labels": torch.zeros(4, dtype=torch.bool)}, "Client 1 has labels of type torch.bool"),
-        ({"labels": torch.zeros(4, 3, dtype=torch.long)}, "Client 1 has labels of shape"),
-        ({"true_labels": torch.tensor([9, 0, 0, 0])}, r"Client 1 \(true labels\) has the label 9"),
-        ({"true_labels": torch.tensor([0])}, "Client 1 has 4 samples but true labels of shape"),
-        ({"ids": torch.arange(3)}, "Client 1 has 4 samples but ids of shape"),
+        ({"inputs": with_nan()}, "client 1 has NaN or infinite inputs in sample 2"),
+        ({"inputs": with_nan().nan_to_num(torch.inf)}, "client 1 has NaN or infinite inputs"),
+        ({"inputs": torch.zeros(3, 1, 2, 2)}, "client 1 has 3 inputs but 4 labels"),
+        ({"inputs": torch.zeros(4, 1, 3, 3)}, r"client 1 has inputs of shape \[1, 3, 3\]"),
+        ({"labels": torch.tensor([0, 1, 3, 0])}, "client 1 has the label 3 in sample 2"),
+        ({"labels": torch.tensor([0, -1, 2, 0])}, "client 1 has the label -1 in sample 1"),
+        ({"labels": torch.zeros(4)}, "client 1 has labels of type torch.float32"),
+        ({"labels": torch.zeros(4, dtype=torch.bool)}, "client 1 has labels of type torch.bool"),
+        ({"labels": torch.zeros(4, 3, dtype=torch.long)}, "client 1 has labels of shape"),
+        ({"true_labels": torch.tensor([9, 0, 0, 0])}, r"client 1 \(true labels\) has the label 9"),
+        ({"true_labels": torch.tensor([0])}, "client 1 has 4 samples but true labels of shape"),
+        ({"ids": torch.arange(3)}, "client 1 has 4 samples but ids of shape"),
     ],
 )
 def test_bad_samples_are_refused_with_the_client_named(change, message):
@@ -64,10 +64,10 @@ EMPTY = (torch.zeros(0, 1, 2, 2), torch.zeros(0, dtype=torch.long))
     ("change", "message"),
     [
         ({"clients": []}, "toy has no client"),
-        ({"clients": [client(0)]}, "Client 0 has no samples"),
-        ({"validation": EMPTY}, "The validation set has no samples"),
-        ({"test": EMPTY}, "The test set has no samples"),
-        ({"test": (torch.zeros(1, 4), torch.tensor([0]))}, "The test set has inputs of shape"),
+        ({"clients": [client(0)]}, "client 0 has no samples"),
+        ({"validation": EMPTY}, "the validation set has no samples"),
+        ({"test": EMPTY}, "the test set has no samples"),
+        ({"test": (torch.zeros(1, 4), torch.tensor([0]))}, "the test set has inputs of shape"),
     ],
 )
 def test_missing_samples_are_refused(change, message):

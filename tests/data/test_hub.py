@@ -12,7 +12,8 @@ import pytest
 import torch
 from huggingface_hub.utils import filter_repo_objects
 
-from fedsift.data import DEFAULTS, load
+from fedsift.data import DATASETS, load
+from fedsift.data.hub import HubImages
 from fedsift.errors import DataError
 
 LABELS = [7, 0, 9, 3, 3, 1, 2, 8, 4, 5]
@@ -47,7 +48,7 @@ def test_colour_images_have_three_channels(data_root, write_images):
     path = data_root / "uoft-cs/cifar10/plain_text/test-00000-of-00001.parquet"
     write_images(path, pixels, column="img", label=[0, 9, 1])
     inputs = load("cifar10", "test").inputs(torch.tensor([2, 1]))
-    mean, std = np.array(DEFAULTS["cifar10"].mean), np.array(DEFAULTS["cifar10"].std)
+    mean, std = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
     expected = ((pixels[[2, 1]] / 255 - mean) / std).transpose(0, 3, 1, 2)
     np.testing.assert_allclose(inputs.numpy(), expected, rtol=1e-5, atol=1e-6)
 
@@ -109,7 +110,7 @@ def test_a_failed_download_says_how_to_go_on_without(monkeypatch):
 def test_without_the_extra_a_download_says_what_to_install(monkeypatch):
     monkeypatch.delenv("FEDSIFT_DATA", raising=False)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(DataError, match=r"huggingface_hub: pip install 'fedsift\[hub\]'"):
+    with pytest.raises(DataError, match=r"huggingface_hub; run pip install 'fedsift\[hub\]'"):
         load("mnist", "train")
 
 
@@ -117,7 +118,7 @@ def test_without_the_extra_a_download_says_what_to_install(monkeypatch):
 def test_without_the_extra_an_image_says_what_to_install(monkeypatch):
     source = load("mnist", "train")
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(DataError, match=r"pillow: pip install 'fedsift\[hub\]'"):
+    with pytest.raises(DataError, match=r"pillow; run pip install 'fedsift\[hub\]'"):
         source.inputs(torch.tensor([0]))
 
 
@@ -166,7 +167,7 @@ def test_a_bad_image_is_named_and_harms_no_other(
     with pytest.raises(DataError) as raised:
         source.inputs(torch.tensor([1, 2]))
     assert message in str(raised.value)
-    assert f"Row 2 of column 'image' of {mnist_file}" in str(raised.value)
+    assert f"row 2 of column 'image' of {mnist_file}" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -204,3 +205,9 @@ def test_a_missing_shard_is_noticed(data_root, write_images, mnist_pixels):
     write_images(path, mnist_pixels, label=LABELS)
     with pytest.raises(DataError, match="has 1 of the 3 files"):
         load("mnist", "train")
+
+
+def test_the_rows_have_a_mean_and_a_deviation_per_channel():
+    for row in DATASETS.values():
+        if isinstance(row.reader, HubImages):
+            assert len(row.reader.mean) == len(row.reader.std) == row.shape[0]

@@ -11,21 +11,22 @@ import pytest
 import torch
 from PIL import Image
 
-from fedsift.data import DEFAULTS, build, info, load
-from fedsift.data.hub import locate
+from fedsift.data import DATASETS, build, info, load
 
 pytestmark = pytest.mark.skipif("FEDSIFT_DATA" not in os.environ, reason="FEDSIFT_DATA is not set")
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "femnist"])
 def test_decoded_pixels_are_those_of_pillow(name):
-    row, source = DEFAULTS[name], load(name, "train")
-    first = pq.ParquetFile(locate(row, "train")[0]).read_row_group(0, columns=[row.image_column])
+    row, source = DATASETS[name], load(name, "train")
+    reader = row.reader
+    file = pq.ParquetFile(source.files[0])
+    first = file.read_row_group(0, columns=[reader.image_column])
     rows = [17, 3, 99]
-    images = [first[row.image_column][r].as_py()["bytes"] for r in rows]
+    images = [first[reader.image_column][r].as_py()["bytes"] for r in rows]
     pixels = np.stack([np.asarray(Image.open(io.BytesIO(image))) for image in images])
     pixels = pixels.reshape(3, *row.shape[1:], row.shape[0]) / 255
-    expected = ((pixels - np.array(row.mean)) / np.array(row.std)).transpose(0, 3, 1, 2)
+    expected = ((pixels - np.array(reader.mean)) / np.array(reader.std)).transpose(0, 3, 1, 2)
     decoded = source.inputs(torch.tensor(rows)).numpy()
     np.testing.assert_allclose(decoded, expected, rtol=1e-4, atol=1e-5)
 

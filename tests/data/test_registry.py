@@ -29,11 +29,11 @@ def test_a_missing_shard_does_not_stop_the_listing(tiny_mnist):
 def test_listing_gives_the_facts_of_a_dataset(monkeypatch):
     monkeypatch.delenv("FEDSIFT_DATA", raising=False)
     femnist = available()[-1]
-    assert (femnist.hub_id, femnist.classes, femnist.shape, femnist.location) == (
-        "flwrlabs/femnist",
+    assert (femnist.name, femnist.classes, femnist.shape, femnist.location) == (
+        "femnist",
         62,
         (1, 28, 28),
-        "https://huggingface.co/datasets/flwrlabs/femnist",
+        "flwrlabs/femnist",
     )
 
 
@@ -58,7 +58,7 @@ def test_an_unknown_dataset_lists_the_known_and_a_close_one():
 
 
 def test_a_name_like_no_other_gets_no_hint():
-    with pytest.raises(DataError, match=r"digits, mnist, cifar10, femnist\.$"):
+    with pytest.raises(DataError, match=r"digits, mnist, cifar10, femnist$"):
         info("imagenet-22k")
 
 

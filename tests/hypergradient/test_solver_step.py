@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 
+from fedsift.compress import Identity, feedback_for
 from fedsift.hypergradient import Guard, SolverState
-from fedsift.hypergradient.solver_step import Update, step_back
+from fedsift.hypergradient.solver_step import Update, step_back, update_v
+from fedsift.messages import Answers, Reply
 
 FINE = torch.ones(3)
 
@@ -43,3 +45,19 @@ def test_negative_curvature_changes_the_advice():
     update = Update(FINE, curvature=-1.0, trouble="the residual reached 40")
     sentence, _ = step_back(SolverState(), update, step=0.1, k=0)
     assert sentence.endswith("use curvature 'gauss-newton' or raise the damping")
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"), [(31, None), (29, "the compression error reached 30 steps")]
+)
+def test_the_error_that_clients_report_is_measured_in_steps(limit, said):
+    """Mean error (30 * 8 + 10 * 0) / 40 = 6 against α ‖b‖ = 0.1 * 2."""
+    product = {"product": torch.zeros(4)}
+    replies = (
+        Reply(0, 30, product, {"error": 8.0, "curvature": 0.0}),
+        Reply(1, 10, product, {"error": 0.0, "curvature": 0.0}),
+    )
+    b, guard = torch.ones(4), Guard(error=limit)
+    feedback = feedback_for(Identity(4))
+    update = update_v(feedback, Answers(replies), b, b, None, step=0.1, damping=0.0, guard=guard)
+    assert update.trouble == said

@@ -116,7 +116,7 @@ def test_the_weights_are_in_the_site_s_own_folder_and_in_no_answer(case):
     ("changes", "sentence"),
     [
         ({"parameters": 16}, "has 15 parameters and the server's has 16"),
-        ({"classes": 2, "parameters": 10}, "labels must lie between 0 and 1"),
+        ({"classes": 2, "parameters": 10}, "labels must be between 0 and 1"),
         ({"model": "shell"}, "the server's model is its own"),
     ],
 )

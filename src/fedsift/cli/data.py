@@ -14,12 +14,13 @@ from fedsift.data import available, info, load, lookup
 
 EXAMPLES = """\
 examples:
-  fedsift data list                what there is and where it would be read from
-  fedsift data info mnist          rows, columns, classes
-  fedsift data prepare femnist     download now what a run would need
+  fedsift data list                all datasets and where each would be read from
+  fedsift data info mnist          its rows, columns and classes
+  fedsift data prepare femnist     download it before a run needs it
 
-Files in the layout of the Hugging Face hub are read from the folder FEDSIFT_DATA where it is set
-(FEDSIFT_DATA/ylecun/mnist/train.parquet, ...), else downloaded once into the hub's own cache.
+Datasets of the Hugging Face hub are read from the folder FEDSIFT_DATA if that variable is set
+(FEDSIFT_DATA/ylecun/mnist/train.parquet, ...); otherwise they are downloaded once into the hub's
+own cache.
 """
 
 
@@ -27,12 +28,14 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "data",
-        description="Say what data there is, and what a file would be read as.",
+        description="List the built-in datasets, show what is in one, or download it.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("action", choices=("list", "info", "prepare"), help="see the examples")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="dataset, for info and prepare")
+    parser.add_argument(
+        "action", choices=("list", "info", "prepare"), help="what to do; see the examples"
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a dataset; for info and prepare")
     parser.set_defaults(handler=handle, error=parser.error)
 
 
@@ -56,8 +59,7 @@ def _list() -> None:
     table.add_column("where", ratio=3, overflow="fold")
     for row in available():
         shape = "x".join(str(n) for n in row.shape)
-        place = {"embedded": "embedded", "hub": f"hub: {row.hub_id}"}
-        where = place.get(row.where, f"{row.where}: {row.location}")
+        where = row.where if row.where == "embedded" else f"{row.where}: {row.location}"
         table.add_row(row.name, str(row.classes), shape, row.description, where)
     Console(highlight=False, markup=False).print(table)
 

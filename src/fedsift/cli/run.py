@@ -10,7 +10,7 @@ import tomli_w
 
 from fedsift.cli.progress import progress
 from fedsift.cli.table import print_table
-from fedsift.data.defaults import DEFAULTS
+from fedsift.data import DATASETS
 from fedsift.experiment.config import (
     KEYS,
     Config,
@@ -49,7 +49,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "config", nargs="?", type=Path, metavar="CONFIG.toml", help="keys to change, in TOML"
     )
-    parser.add_argument("--dataset", metavar="NAME", help=", ".join(DEFAULTS))
+    parser.add_argument("--dataset", metavar="NAME", help=", ".join(DATASETS))
     parser.add_argument("--method", metavar="NAME", help="see below")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any key; may be repeated"

@@ -3,7 +3,7 @@
 payload           what a compressor is and what it sends
 identity, topk, count_sketch
 registry          the table of compressors, by name
-error_feedback    where the error of compression is remembered
+error_feedback    where the error of compression is remembered; of the sketch: sketch_feedback
 sparse_embedding  the random matrices S_1, S_2 of the non-iterative estimator
 hashing           the hash family behind the sketches
 wire              payloads and scalars as bytes
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from fedsift.compress import wire
 from fedsift.compress.count_sketch import CountSketch
-from fedsift.compress.error_feedback import ClientFeedback, Feedback, NoFeedback, SketchFeedback
+from fedsift.compress.error_feedback import ClientFeedback, Feedback, NoFeedback
 from fedsift.compress.identity import Identity
 from fedsift.compress.payload import Compressor, Payload, Sketch, Sparse, rate_of
 from fedsift.compress.registry import (
@@ -23,6 +23,7 @@ from fedsift.compress.registry import (
     from_spec,
     make_compressor,
 )
+from fedsift.compress.sketch_feedback import SketchFeedback
 from fedsift.compress.sparse_embedding import SparseEmbedding
 from fedsift.compress.topk import TopK
 

@@ -55,7 +55,7 @@ class CountSketch:
         if self.heavy is not None:
             check_at_least(1, heavy=self.heavy)
             if self.heavy > self.length:
-                raise InputError(f"heavy is {self.heavy}, give at most the length {self.length}")
+                raise InputError(f"heavy is {self.heavy}; give at most the length {self.length}")
 
     @classmethod
     def at_rate(cls, length: int, rate: float, rows: int = 5, seed: int = 0) -> Self:
@@ -67,6 +67,11 @@ class CountSketch:
     def numbers(self) -> int:
         """The r c counters."""
         return self.rows * self.columns
+
+    @property
+    def linear(self) -> bool:
+        """Counters add up."""
+        return True
 
     @property
     def k(self) -> int:
@@ -118,13 +123,13 @@ class CountSketch:
         """Return the payload, or refuse one that another compressor has made."""
         if not isinstance(payload, Sketch):
             raise InputError(
-                f"count sketch was given a {type(payload).__name__}, send what `compress` returns"
+                f"count sketch was given a {type(payload).__name__}; send what `compress` returns"
             )
         got = (*payload.table.shape, payload.length, payload.seed)
         want = (self.rows, self.columns, self.length, self.seed)
         if got != want:
             raise InputError(
-                f"a sketch has (rows, columns, length, seed) {got} where {want} is expected,"
+                f"a sketch has (rows, columns, length, seed) {got} where {want} is expected;"
                 " use the same compressor on both sides"
             )
         check_vector(payload.table.flatten(), self.numbers)

@@ -9,8 +9,14 @@ w_m = N_m / sum N. Who remembers the error depends on the compressor:
 | `ClientFeedback` | S(q), q = alpha p + e_m | q - U(S(q)) | sum w_m U(S_m) | - |
 | `SketchFeedback` | S(p) | - | U(z), z = alpha sum w_m S_m + S_e | z - S(Delta) |
 
-`SketchFeedback` is lines 6-10 of Algorithm 2: S is linear, so the server keeps the error as the
-r x c table S_e and clients stay without state. A memory of None is a memory of zeros.
+`SketchFeedback` (in `sketch_feedback.py`) is lines 6-10 of Algorithm 2. A memory of None is a
+memory of zeros.
+
+A feedback also says what only it can know of a step: how far Hv is from a given right-hand side
+(`residual`), how large the error has grown (`error`), and whether clients in one process may reply
+with the payload of their mean product (`poolable`). So nothing outside this package asks which
+compressor is in use. A compressor that none of these three suits brings a feedback in its own file
+and names it in its row of the table.
 """
 
 from __future__ import annotations
@@ -22,17 +28,21 @@ from typing import Protocol
 
 from torch import Tensor
 
-from fedsift.compress.count_sketch import CountSketch
 from fedsift.compress.payload import Compressor, Payload
 from fedsift.errors import InputError
 
 
 class Feedback(Protocol):
-    """The two halves of one compressed step; both return (value, new memory)."""
+    """The two halves of one compressed step, which return (value, new memory), and its measures."""
 
     @property
     def compressor(self) -> Compressor:
         """The S and U in use."""
+        ...
+
+    @property
+    def poolable(self) -> bool:
+        """True if S(sum w_m p_m) may replace every S(p_m): S linear, no error at the clients."""
         ...
 
     def client(
@@ -51,12 +61,32 @@ class Feedback(Protocol):
         """Return Delta from what the clients sent; `shares` are N_m / sum N."""
         ...
 
+    def residual(
+        self,
+        payloads: Sequence[Payload],
+        shares: Sequence[float],
+        delta: Tensor,
+        step: float,
+        right: Tensor,
+    ) -> float:
+        """Estimate ||sum w_m H_m v - right|| from what the clients sent and the Delta of it."""
+        ...
+
+    def error(self, memory: Tensor | None, at_clients: float) -> float:
+        """Return the norm of the error, given the server's memory and the clients' mean norm."""
+        ...
+
 
 @dataclass(frozen=True)
 class NoFeedback:
     """Forget the error; exact when the compressor is."""
 
     compressor: Compressor
+
+    @property
+    def poolable(self) -> bool:
+        """As the compressor is: linear or not."""
+        return self.compressor.linear
 
     def client(
         self,
@@ -75,8 +105,23 @@ class NoFeedback:
         memory: Tensor | None,  # noqa: ARG002 - there is none
     ) -> tuple[Tensor, None]:
         """Return Delta = alpha sum w_m U(S_m)."""
-        _check_shares(payloads, shares)
-        return step * _sum(map(self.compressor.decompress, payloads), shares), None
+        check_shares(payloads, shares)
+        return step * weighted_sum(map(self.compressor.decompress, payloads), shares), None
+
+    def residual(
+        self,
+        payloads: Sequence[Payload],  # noqa: ARG002 - Delta is made of them
+        shares: Sequence[float],  # noqa: ARG002
+        delta: Tensor,
+        step: float,
+        right: Tensor,
+    ) -> float:
+        """Return ||Delta / alpha - right||."""
+        return float((delta / step - right).norm())
+
+    def error(self, memory: Tensor | None, at_clients: float) -> float:  # noqa: ARG002
+        """Return what the clients report."""
+        return at_clients
 
 
 @dataclass(frozen=True)
@@ -85,11 +130,16 @@ class ClientFeedback:
 
     compressor: Compressor
 
+    @property
+    def poolable(self) -> bool:
+        """Never: each client has an error of its own."""
+        return False
+
     def client(self, product: Tensor, step: float, memory: Tensor | None) -> tuple[Payload, Tensor]:
         """Send S(q) for q = alpha p + e_m and keep q - U(S(q))."""
         wanted = step * product
         if memory is not None:
-            wanted = wanted + _like(memory, wanted)
+            wanted = wanted + same_shape(memory, wanted)
         payload = self.compressor.compress(wanted)
         return payload, wanted.detach() - self.compressor.decompress(payload)
 
@@ -101,44 +151,27 @@ class ClientFeedback:
         memory: Tensor | None,  # noqa: ARG002 - the clients have it
     ) -> tuple[Tensor, None]:
         """Return Delta = sum w_m U(S_m)."""
-        _check_shares(payloads, shares)
-        return _sum(map(self.compressor.decompress, payloads), shares), None
+        check_shares(payloads, shares)
+        return weighted_sum(map(self.compressor.decompress, payloads), shares), None
 
-
-@dataclass(frozen=True)
-class SketchFeedback:
-    """The server keeps the error as a sketch (Algorithm 2, lines 6-10)."""
-
-    compressor: CountSketch
-
-    def client(
+    def residual(
         self,
-        product: Tensor,
-        step: float,  # noqa: ARG002 - the server applies it
-        memory: Tensor | None,  # noqa: ARG002 - the server has it
-    ) -> tuple[Payload, None]:
-        """Send S(p)."""
-        return self.compressor.compress(product), None
-
-    def server(
-        self,
-        payloads: Sequence[Payload],
-        shares: Sequence[float],
+        payloads: Sequence[Payload],  # noqa: ARG002 - Delta is made of them
+        shares: Sequence[float],  # noqa: ARG002
+        delta: Tensor,
         step: float,
-        memory: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return Delta = U(z) for z = alpha S_G + S_e, and S_e' = z - S(Delta)."""
-        _check_shares(payloads, shares)
-        S, U = self.compressor.compress, self.compressor.decompress
-        S_G = _sum((self.compressor.check(payload).table for payload in payloads), shares)
-        z = step * S_G
-        if memory is not None:
-            z = z + _like(memory, z)
-        delta = U(self.compressor.wrap(z))
-        return delta, z - S(delta).table
+        right: Tensor,
+    ) -> float:
+        """Return ||Delta / alpha - right||."""
+        return float((delta / step - right).norm())
+
+    def error(self, memory: Tensor | None, at_clients: float) -> float:  # noqa: ARG002
+        """Return what the clients report."""
+        return at_clients
 
 
-def _sum(terms: Iterable[Tensor], shares: Sequence[float]) -> Tensor:
+def weighted_sum(terms: Iterable[Tensor], shares: Sequence[float]) -> Tensor:
+    """Return sum_m w_m t_m, with one term in memory at a time."""
     weighted = (share * term for term, share in zip(terms, shares, strict=True))
     total = next(weighted)
     for term in weighted:
@@ -146,21 +179,23 @@ def _sum(terms: Iterable[Tensor], shares: Sequence[float]) -> Tensor:
     return total
 
 
-def _like(memory: Tensor, other: Tensor) -> Tensor:
+def same_shape(memory: Tensor, other: Tensor) -> Tensor:
+    """Return the memory, or refuse one of another shape."""
     if memory.shape != other.shape:
         raise InputError(
             f"the error memory has shape {tuple(memory.shape)} where {tuple(other.shape)} is"
-            " expected, start from None when the compressor changes"
+            " expected; start from None when the compressor changes"
         )
     return memory
 
 
-def _check_shares(payloads: Sequence[Payload], shares: Sequence[float]) -> None:
+def check_shares(payloads: Sequence[Payload], shares: Sequence[float]) -> None:
+    """Refuse shares that are not one per payload with sum 1."""
     if not payloads or len(payloads) != len(shares):
         raise InputError(
-            f"{len(payloads)} payloads came with {len(shares)} shares, give one share per payload"
+            f"{len(payloads)} payloads came with {len(shares)} shares; give one share per payload"
         )
     if not math.isclose(math.fsum(shares), 1, abs_tol=1e-6):
         raise InputError(
-            f"the shares sum to {math.fsum(shares)}, divide them by their sum so that they sum to 1"
+            f"the shares sum to {math.fsum(shares)}; divide them by their sum so that they sum to 1"
         )

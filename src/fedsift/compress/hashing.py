@@ -56,9 +56,9 @@ class HashFamily:
         check_at_least(1, rows=self.rows, columns=self.columns)
         check_at_least(0, seed=self.seed)
         if self.columns > MAX_COLUMNS:
-            raise InputError(f"columns is {self.columns}, give at most {MAX_COLUMNS}")
+            raise InputError(f"columns is {self.columns}; give at most {MAX_COLUMNS}")
         if self.seed > MAX_SEED:
-            raise InputError(f"seed is {self.seed}, give at most {MAX_SEED}")
+            raise InputError(f"seed is {self.seed}; give at most {MAX_SEED}")
 
     def cells(self, start: int, stop: int, device: torch.device) -> Tensor:
         """Return bucket + columns * (sign < 0) of the coordinates in [start, stop), a row each.
@@ -95,7 +95,7 @@ def check_length(length: int) -> None:
     """Refuse a vector that has more coordinates than the field has elements."""
     check_at_least(1, length=length)
     if length >= PRIME:
-        raise InputError(f"a length of {length} cannot be hashed, give less than {PRIME}")
+        raise InputError(f"a length of {length} cannot be hashed; give less than {PRIME}")
 
 
 def _fold(v: Tensor) -> Tensor:
@@ -105,6 +105,6 @@ def _fold(v: Tensor) -> Tensor:
 def _residue(v: Tensor) -> Tensor:
     """Return v mod p in [0, p), in place, for 0 <= v <= 2^62 - 2.
 
-    Two folds bring v + 1 from [1, 2^62) into [1, p]: p stands for itself, not for 0.
+    Two folds bring v + 1 from [1, 2^62) into [1, p]: p is kept as p, not as 0.
     """
     return _fold(_fold(v.add_(1))).sub_(1)

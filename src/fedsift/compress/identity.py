@@ -24,6 +24,11 @@ class Identity:
         """All d numbers."""
         return self.length
 
+    @property
+    def linear(self) -> bool:
+        """S is the identity."""
+        return True
+
     def compress(self, g: Tensor) -> Tensor:
         """Return g."""
         return check_vector(g, self.length)
@@ -31,7 +36,7 @@ class Identity:
     def decompress(self, payload: Payload) -> Tensor:
         """Return the payload, which is the vector."""
         if not isinstance(payload, Tensor):
-            raise InputError(f"identity was given a {type(payload).__name__}, send a tensor")
+            raise InputError(f"identity was given a {type(payload).__name__}; send a tensor")
         return check_vector(payload, self.length)
 
     def spec(self) -> dict[str, int | str]:

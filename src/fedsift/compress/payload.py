@@ -55,6 +55,11 @@ class Compressor(Protocol):
         """How many numbers one vector becomes; indices cost bytes but are not counted here."""
         ...
 
+    @property
+    def linear(self) -> bool:
+        """True if S(a g + b h) = a S(g) + b S(h)."""
+        ...
+
     def compress(self, g: Tensor) -> Payload:
         """Return S(g)."""
         ...
@@ -77,7 +82,7 @@ def check_at_least(minimum: float, **values: float) -> None:
     """Refuse a parameter below `minimum`, or one that is NaN."""
     for name, value in values.items():
         if not value >= minimum:
-            raise InputError(f"{name} is {value}, give a {name} of at least {minimum}")
+            raise InputError(f"{name} is {value}; give a {name} of at least {minimum}")
 
 
 def check_vector(g: Tensor, length: int) -> Tensor:
@@ -85,8 +90,8 @@ def check_vector(g: Tensor, length: int) -> Tensor:
     if g.shape != (length,):
         raise InputError(
             f"the compressor is for vectors of length {length} but was given shape"
-            f" {tuple(g.shape)}, flatten it or build a compressor of that length"
+            f" {tuple(g.shape)}; flatten it or build a compressor of that length"
         )
     if g.dtype not in {torch.float32, torch.float64}:
-        raise InputError(f"a vector to compress is {g.dtype}, convert it to float32 or float64")
+        raise InputError(f"a vector to compress is {g.dtype}; convert it to float32 or float64")
     return g.detach()

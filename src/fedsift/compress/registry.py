@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from fedsift.compress.count_sketch import CountSketch
-from fedsift.compress.error_feedback import ClientFeedback, Feedback, NoFeedback, SketchFeedback
+from fedsift.compress.error_feedback import ClientFeedback, Feedback, NoFeedback
 from fedsift.compress.identity import Identity
 from fedsift.compress.payload import Compressor
+from fedsift.compress.sketch_feedback import SketchFeedback
 from fedsift.compress.topk import TopK
 from fedsift.errors import InputError
 

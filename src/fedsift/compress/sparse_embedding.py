@@ -10,7 +10,7 @@
 | h, sigma | bucket and sign of one row of `HashFamily` |
 | tau | `seed`; whoever has it has S |
 
-S is never formed: both products walk over the d columns, and d indices are kept per device.
+S is never formed: both products go over the d columns, and d indices are kept per device.
 """
 
 from __future__ import annotations

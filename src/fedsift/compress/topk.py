@@ -1,4 +1,4 @@
-"""Top-k: send the k numbers of largest magnitude and where they stand.
+"""Top-k: send the k numbers of largest magnitude and their indices.
 
     C(g)_i = g_i if i is one of the k largest |g_i|, else 0
     ||g - C(g)||^2 <= (1 - k/d) ||g||^2
@@ -54,7 +54,7 @@ class TopK:
     def __post_init__(self) -> None:
         check_at_least(1, length=self.length, k=self.k)
         if self.k > self.length:
-            raise InputError(f"k is {self.k}, give a k of at most the length {self.length}")
+            raise InputError(f"k is {self.k}; give a k of at most the length {self.length}")
 
     @classmethod
     def at_rate(cls, length: int, rate: float) -> Self:
@@ -67,6 +67,11 @@ class TopK:
         """The k values."""
         return self.k
 
+    @property
+    def linear(self) -> bool:
+        """Which k are kept depends on g."""
+        return False
+
     def compress(self, g: Tensor) -> Sparse:
         """Return the k largest numbers with their indices."""
         g = check_vector(g, self.length)
@@ -77,7 +82,7 @@ class TopK:
         """Return the vector with zeros where nothing was sent."""
         if not isinstance(payload, Sparse) or payload.length != self.length:
             raise InputError(
-                f"top-k for length {self.length} was given another kind or length of payload,"
+                f"top-k for length {self.length} was given another kind or length of payload;"
                 " use the same compressor on both sides"
             )
         values = check_vector(payload.values, len(payload.indices))

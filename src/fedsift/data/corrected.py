@@ -19,8 +19,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedsift.data.corrupt import effective_rate
-from fedsift.data.federated import ClientData, FederatedData
+from fedsift.data.federated import ClientData, FederatedData, noise_rate
 from fedsift.errors import DataError
 
 COLUMNS = ("client", "index", "class", "unusable")
@@ -31,16 +30,16 @@ def apply_corrections(data: FederatedData, path: Path) -> FederatedData:
     table = read_corrections(path)
     unknown = set(table["client"]) - set(range(len(data.clients)))
     if unknown:
-        raise DataError(f"{path} has client {min(unknown)}, which this federation has not")
+        raise DataError(
+            f"{path} has client {min(unknown)} but the federation has no such "
+            f"client; it has 0 to {len(data.clients) - 1}"
+        )
     clients = [
-        _corrected(client, table[table["client"] == m], f"Client {m} in {path}", data.classes)
+        _corrected(client, table[table["client"] == m], f"client {m} in {path}", data.classes)
         for m, client in enumerate(data.clients)
     ]
-    rate = data.noise_rate
-    if all(client.true_labels is not None for client in clients):
-        true = torch.cat([c.true_labels for c in clients if c.true_labels is not None])
-        rate = effective_rate(torch.cat([c.labels for c in clients]), true)
-    return replace(data, clients=clients, noise_rate=rate)
+    rate = noise_rate(clients)
+    return replace(data, clients=clients, noise_rate=data.noise_rate if rate is None else rate)
 
 
 def read_corrections(path: Path) -> pd.DataFrame:
@@ -66,7 +65,9 @@ def read_corrections(path: Path) -> pd.DataFrame:
 def _corrected(client: ClientData, rows: pd.DataFrame, where: str, classes: int) -> ClientData:
     at, new = (rows[name].to_numpy(np.int64, copy=True) for name in ("index", "class"))
     if len(at) and (at.min() < 0 or at.max() >= len(client)):
-        raise DataError(f"{where} has an index above {len(client) - 1} or below 0; whose is it?")
+        raise DataError(
+            f"{where} has an index above {len(client) - 1} or below 0; export the labels again"
+        )
     if len(new) and (new.min() < 0 or new.max() >= classes):
         raise DataError(f"{where} has a class outside 0 to {classes - 1}; export the labels again")
     labels = client.labels.clone()

@@ -1,27 +1,28 @@
 """Data as a federation sees it: plain tensors per client, a validation and a test set.
 
-What is built here is checked here, so that nothing behind it meets a NaN or a label out of range.
+What is built here is checked here, so that no later code meets a NaN or a label out of range.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from fedsift.data.noise import effective_rate
 from fedsift.errors import DataError
 
-Samples = tuple[Tensor, Tensor]
-"""Inputs and labels."""
+InputsAndLabels = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class ClientData:
     """The samples of one client.
 
-    ``labels`` may be wrong; ``true_labels`` is ``None`` where nobody knows. ``ids`` says which
-    samples of the original dataset these are.
+    ``labels`` may be wrong; ``true_labels`` is ``None`` where they are not known. ``ids`` are the
+    samples' rows in the original dataset.
     """
 
     inputs: Tensor
@@ -42,27 +43,27 @@ class FederatedData:
 
     name: str
     clients: list[ClientData]
-    validation: Samples
-    test: Samples
+    validation: InputsAndLabels
+    test: InputsAndLabels
     class_names: tuple[str, ...]
     noise_rate: float | None = None
 
     def __post_init__(self) -> None:
         if not self.clients:
-            raise DataError(f"{self.name} has no client; give at least one.")
+            raise DataError(f"{self.name} has no client; give at least one")
         classes = len(self.class_names)
-        parts = {f"Client {m}": (c.inputs, c.labels) for m, c in enumerate(self.clients)}
-        parts |= {"The validation set": self.validation, "The test set": self.test}
+        parts = {f"client {m}": (c.inputs, c.labels) for m, c in enumerate(self.clients)}
+        parts |= {"the validation set": self.validation, "the test set": self.test}
         shape = self.clients[0].inputs.shape[1:]
         for where, (inputs, labels) in parts.items():
             check_client(inputs, labels, classes, where)
             if inputs.shape[1:] != shape:
                 raise DataError(
                     f"{where} has inputs of shape {list(inputs.shape[1:])} but client 0 has "
-                    f"{list(shape)}; all must have the same shape."
+                    f"{list(shape)}; all must have the same shape"
                 )
         for m, client in enumerate(self.clients):
-            _check_extras(client, classes, f"Client {m}")
+            _check_extras(client, classes, f"client {m}")
 
     @property
     def classes(self) -> int:
@@ -75,37 +76,45 @@ class FederatedData:
         return tuple(self.clients[0].inputs.shape[1:])
 
 
-def check_client(inputs: Tensor, labels: Tensor, classes: int, where: str = "The client") -> None:
+def noise_rate(clients: Sequence[ClientData]) -> float | None:
+    """Return the share of wrong labels over all clients; ``None`` if it cannot be known."""
+    true = [client.true_labels for client in clients if client.true_labels is not None]
+    if len(true) < len(clients):
+        return None
+    return effective_rate(torch.cat([client.labels for client in clients]), torch.cat(true))
+
+
+def check_client(inputs: Tensor, labels: Tensor, classes: int, where: str = "the client") -> None:
     """Raise a ``DataError`` that starts with ``where`` unless these samples can be trained on."""
     if inputs.ndim == 0 or labels.ndim != 1:
         raise DataError(
             f"{where} has labels of shape {list(labels.shape)} for inputs of shape "
-            f"{list(inputs.shape)}; give one label per input."
+            f"{list(inputs.shape)}; give one label per input"
         )
     if len(inputs) != len(labels):
         raise DataError(
-            f"{where} has {len(inputs)} inputs but {len(labels)} labels; give one label per input."
+            f"{where} has {len(inputs)} inputs but {len(labels)} labels; give one label per input"
         )
     if not len(labels):
-        raise DataError(f"{where} has no samples; leave it out or give it some.")
+        raise DataError(f"{where} has no samples; leave it out or give it some")
     _check_labels(labels, classes, where)
     if inputs.is_floating_point() and not bool(inputs.isfinite().all()):
         sample = int((~inputs.isfinite()).reshape(len(inputs), -1).any(1).nonzero()[0])
-        raise DataError(f"{where} has NaN or infinite inputs in sample {sample}; clean them first.")
+        raise DataError(f"{where} has NaN or infinite inputs in sample {sample}; clean them first")
 
 
 def _check_labels(labels: Tensor, classes: int, where: str) -> None:
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise DataError(
             f"{where} has labels of type {labels.dtype}; labels must be integers from 0 to "
-            f"{classes - 1}."
+            f"{classes - 1}"
         )
     wrong = (labels < 0) | (labels >= classes)
     if bool(wrong.any()):
         sample = int(wrong.nonzero()[0])
         raise DataError(
-            f"{where} has the label {int(labels[sample])} in sample {sample}; labels must lie "
-            f"between 0 and {classes - 1}."
+            f"{where} has the label {int(labels[sample])} in sample {sample}; labels must be "
+            f"between 0 and {classes - 1}"
         )
 
 
@@ -113,12 +122,12 @@ def _check_extras(client: ClientData, classes: int, where: str) -> None:
     if client.ids.shape != client.labels.shape:
         raise DataError(
             f"{where} has {len(client)} samples but ids of shape {list(client.ids.shape)}; give "
-            "one id per sample."
+            "one id per sample"
         )
     if client.true_labels is not None:
         if client.true_labels.shape != client.labels.shape:
             raise DataError(
                 f"{where} has {len(client)} samples but true labels of shape "
-                f"{list(client.true_labels.shape)}; give one per sample, or None."
+                f"{list(client.true_labels.shape)}; give one per sample, or None"
             )
         _check_labels(client.true_labels, classes, f"{where} (true labels)")

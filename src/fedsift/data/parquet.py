@@ -23,13 +23,13 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from fedsift.data.source import Shape
+from fedsift.data.dataset import Shape
 from fedsift.errors import DataError
 
 Rows = npt.NDArray[np.int64]
 
 _MODES = {1: ("L", ("1", "L")), 3: ("RGB", ("RGB",))}
-"""Channels -> what Pillow shall give, and the image modes that are that without loss."""
+"""Channels -> what Pillow should give, and the image modes that are that without loss."""
 
 
 def columns(path: Path) -> dict[str, str]:
@@ -45,8 +45,8 @@ def read_column(path: Path, column: str) -> Any:
         values = file.read(columns=[column]).column(column)
     if values.null_count:
         raise DataError(
-            f"Column {column!r} of {path} is empty in {values.null_count} rows; every sample "
-            "needs a value."
+            f"column {column!r} of {path} is empty in {values.null_count} rows; every sample "
+            "needs a value"
         )
     return values
 
@@ -83,11 +83,11 @@ class ImageReader:
         kind = file.schema_arrow.field(self.column).type
         if not (pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0):
             raise DataError(
-                f"Column {self.column!r} of {path} has type {kind}; images must be a struct with "
-                "the field 'bytes'."
+                f"column {self.column!r} of {path} has type {kind}; images must be a struct with "
+                "the field 'bytes'"
             )
         images = _read_bytes(file, self.column, rows)
-        where = (f"Row {row} of column {self.column!r} of {path}" for row in rows)
+        where = (f"row {row} of column {self.column!r} of {path}" for row in rows)
         return np.stack(
             [_pixels(image, self.shape, at) for image, at in zip(images, where, strict=True)]
         )
@@ -112,7 +112,7 @@ def _read_bytes(file: Any, column: str, rows: Rows) -> list[bytes | None]:
 def _pixels(image: bytes | None, shape: Shape, where: str) -> npt.NDArray[np.uint8]:
     """Decode one PNG to ``[H, W, C]``."""
     if not image:
-        raise DataError(f"{where} has no image; fetch the file again.")
+        raise DataError(f"{where} has no image; fetch the file again")
     channels, height, width = shape
     mode, accepted = _MODES[channels]
     try:
@@ -124,11 +124,11 @@ def _pixels(image: bytes | None, shape: Shape, where: str) -> npt.NDArray[np.uin
     except DataError:
         raise
     except Exception as error:  # Pillow has no common type for a broken image
-        raise DataError(f"{where} is not a readable PNG image; fetch the file again.") from error
+        raise DataError(f"{where} is not a readable PNG image; fetch the file again") from error
     if array is None:
         raise DataError(
             f"{where} is an image of mode {found[0]} and size {found[1][0]}x{found[1][1]}; "
-            f"mode {mode} and size {width}x{height} were expected."
+            f"mode {mode} and size {width}x{height} were expected"
         )
     return array.reshape(height, width, channels)
 
@@ -140,7 +140,7 @@ def require(module: str) -> ModuleType:
     except ImportError as error:
         package = "pillow" if module.startswith("PIL") else module
         raise DataError(
-            f"This dataset needs the package {package}: pip install 'fedsift[hub]'."
+            f"these data need the package {package}; run pip install 'fedsift[hub]'"
         ) from error
 
 
@@ -151,12 +151,12 @@ def _open(path: Path) -> Iterator[Any]:
             yield file
     except (OSError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
-        raise DataError(f"{path} cannot be read as parquet ({reason}); fetch it again.") from error
+        raise DataError(f"{path} cannot be read as parquet ({reason}); fetch it again") from error
 
 
 def _check_column(path: Path, column: str, schema: Any) -> None:
     if column not in schema.names:
         raise DataError(
-            f"{path} has no column {column!r}: it has {', '.join(schema.names)}; is it the right "
-            "file?"
+            f"{path} has no column {column!r}; it has {', '.join(schema.names)}, so fetch the "
+            "dataset's own file"
         )

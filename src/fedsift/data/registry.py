@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from fedsift.data import digits, hub, parquet
-from fedsift.data.defaults import DEFAULTS, Dataset, lookup
-from fedsift.data.source import Shape, Source
-from fedsift.errors import DataError
+from fedsift.data.dataset import Dataset, Shape, Source
+from fedsift.data.datasets import DATASETS, lookup
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A dataset and where it would be found; nothing is loaded to say so.
-
-    ``where`` is ``embedded``, ``path`` (in FEDSIFT_DATA), ``missing`` (FEDSIFT_DATA is set but the
-    files are not there) or ``hub`` (downloaded on first use); ``location`` is the folder or URL.
-    """
+    """A dataset and where it would be found (``Location``); nothing is loaded to say so."""
 
     name: str
-    hub_id: str | None
     classes: int
     shape: Shape
     description: str
-    where: Literal["embedded", "path", "missing", "hub"]
+    where: str
     location: str
 
 
@@ -42,7 +34,7 @@ class SplitInfo:
 
 def available() -> list[DatasetInfo]:
     """List every dataset, without reading or downloading any."""
-    return [_describe(row) for row in DEFAULTS.values()]
+    return [_describe(row) for row in DATASETS.values()]
 
 
 def info(name: str) -> list[SplitInfo]:
@@ -52,41 +44,28 @@ def info(name: str) -> list[SplitInfo]:
 
 def load(name: str, split: str) -> Source:
     """Load a split: its labels, and its inputs when asked for."""
-    row = lookup(name)
-    if split not in row.splits:
-        raise DataError(f"{name} has no split {split!r}; it has {', '.join(row.splits)}.")
-    return digits.load(split) if row.hub_id is None else hub.load(row, split)
+    return lookup(name).load(split)
 
 
 def _describe(row: Dataset) -> DatasetInfo:
-    where: Literal["embedded", "path", "missing", "hub"]
-    folder = hub.local_folder(row)
-    if row.hub_id is None:
-        where, location = "embedded", "scikit-learn"
-    elif folder is None:
-        where, location = "hub", f"https://huggingface.co/datasets/{row.hub_id}"
-    else:
-        found = all(hub.find(row, split, folder) for split in row.splits)
-        where, location = ("path" if found else "missing"), str(folder)
+    location = row.where()
     return DatasetInfo(
         name=row.name,
-        hub_id=row.hub_id,
         classes=len(row.class_names),
         shape=row.shape,
         description=row.description,
-        where=where,
-        location=location,
+        where=location.kind,
+        location=location.place,
     )
 
 
 def _summarise(row: Dataset, split: str) -> SplitInfo:
-    source = load(row.name, split)
-    files = () if row.hub_id is None else hub.locate(row, split)
+    source = row.load(split)
     counts = source.labels.bincount(minlength=len(row.class_names)).tolist()
     return SplitInfo(
         split=split,
-        files=tuple(str(path) for path in files),
-        columns=parquet.columns(files[0]) if files else {},
+        files=tuple(str(path) for path in source.files),
+        columns=dict(source.columns),
         rows=len(source),
         labels=dict(zip(row.class_names, counts, strict=True)),
         writers=None if source.groups is None else int(source.groups.max()) + 1,

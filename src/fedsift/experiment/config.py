@@ -17,7 +17,7 @@ from typing import Any
 
 import tomli_w
 
-from fedsift.data.defaults import DEFAULTS, lookup
+from fedsift.data import DATASETS, lookup
 from fedsift.errors import ConfigError
 from fedsift.experiment.methods import METHODS
 from fedsift.hypergradient import SYSTEMS
@@ -51,7 +51,7 @@ class Config:
     eval_every: int = _key(1, "run", "rounds between evaluations on the test set", low=1)
     checkpoint_every: int = _key(10, "run", "rounds between checkpoints", low=1)
 
-    dataset: str = _key("digits", "data", "which data", choices=tuple(DEFAULTS))
+    dataset: str = _key("digits", "data", "which data", choices=tuple(DATASETS))
     split: str = _key(
         "iid", "data", "iid: one noise rate; non-iid: one per client", choices=("iid", "non-iid")
     )

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from fedsift.data import DEFAULTS, available
+from fedsift.data import DATASETS, available
 from fedsift.errors import ConfigError
 from fedsift.experiment.config import Config, from_mapping
 from fedsift.experiment.methods import METHODS
@@ -97,7 +97,7 @@ SCALES = {
     ),
 }
 PAPER_STEPS = {  # Section 5: "the learning rate as 0.01", minibatches of 256, and 32 for CIFAR-10
-    name: {"inner_lr": 0.01, "batch_size": 32 if name == "cifar10" else 256} for name in DEFAULTS
+    name: {"inner_lr": 0.01, "batch_size": 32 if name == "cifar10" else 256} for name in DATASETS
 }
 
 
@@ -126,7 +126,7 @@ def plan(
     given = dict(settings or {})
     for key in given.keys() & DECIDED.keys():
         raise ConfigError(f"--set {key} would mix runs up; it is decided by {DECIDED[key]}")
-    datasets = _known("--datasets", datasets or data_for(figure, scale), DEFAULTS)
+    datasets = _known("--datasets", datasets or data_for(figure, scale), DATASETS)
     splits = _known("--splits", splits or SPLITS, SPLITS)
     methods = _known("--methods", methods or drawn.methods, METHODS)
     if figure != "fig1" and (unable := [m for m in methods if not METHODS[m].learns_weights]):

@@ -21,7 +21,6 @@ from torch import Tensor
 from fedsift.client import Shared
 from fedsift.client.inputs import curvature_batch, direction
 from fedsift.client.passes import Cross, cross_pass, joint_pass, product_pass
-from fedsift.compress import ClientFeedback
 from fedsift.federation.stacked import Members, trained
 from fedsift.hypergradient import CurvatureSettings
 from fedsift.hypergradient.products import Compression
@@ -48,7 +47,7 @@ def _along(members: Members, request: Request) -> dict[ClientId, Shared]:
         crosses = _crosses(members, request, y)
         return {m: Shared(cross=cross) for m, cross in crosses.items()}
     feedback = request.read(Compression).feedback
-    if isinstance(feedback, ClientFeedback):
+    if not feedback.poolable:
         return {}
     product, crosses = _products(members, request, y)
     payload, _ = feedback.client(product, 1.0, None)

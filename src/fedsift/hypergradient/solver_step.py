@@ -11,13 +11,12 @@ the growth of the error are watched; on divergence v and e go to zero and the st
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fedsift.compress import CountSketch, Feedback, Payload
+from fedsift.compress import Feedback
 from fedsift.hypergradient.estimate import SolverState
 from fedsift.messages import Answers
 
@@ -75,8 +74,8 @@ def update_v(
     delta, memory = feedback.server(payloads, shares, step, memory)
     right = outer_gradient - damping * v
     size = max(float(outer_gradient.norm()), 1e-30)
-    residual = _residual_norm(feedback, payloads, shares, delta / step, right) / size
-    error = _error_norm(feedback, answers, memory) / (step * size)
+    residual = feedback.residual(payloads, shares, delta, step, right) / size
+    error = feedback.error(memory, answers.mean_scalar("error")) / (step * size)
     v = v - (delta - step * right)
     curvature = answers.mean_scalar("curvature")
     return Update(v, memory, residual, curvature, guard.verdict(residual, error, v))
@@ -94,29 +93,3 @@ def step_back(state: SolverState, update: Update, step: float, k: int) -> tuple[
         version=state.version, step_scale=state.step_scale / 2, resets=state.resets + 1
     )
     return sentence, fresh
-
-
-def _residual_norm(
-    feedback: Feedback,
-    payloads: Sequence[Payload],
-    shares: Sequence[float],
-    product: Tensor,
-    right: Tensor,
-) -> float:
-    """Estimate ‖Hv − right‖ from what the clients sent."""
-    compressor = feedback.compressor
-    if not isinstance(compressor, CountSketch):
-        return float((product - right).norm())
-    # The sketch is linear, so that of the difference is at hand; U(S_G) would miss the most of it.
-    difference = -compressor.compress(right).table
-    for share, payload in zip(shares, payloads, strict=True):
-        difference += share * compressor.check(payload).table
-    return compressor.norm(compressor.wrap(difference))
-
-
-def _error_norm(feedback: Feedback, answers: Answers, memory: Tensor | None) -> float:
-    """Return the norm of the error memory, wherever it is kept."""
-    compressor = feedback.compressor
-    if memory is not None and isinstance(compressor, CountSketch):
-        return compressor.norm(compressor.wrap(memory))
-    return answers.mean_scalar("error")

@@ -25,7 +25,10 @@ Shape = tuple[int, ...]
 def paper_cnn(channels: int, size: int, classes: int) -> nn.Module:
     """Return the paper's CNN; each pooling halves the side: 28, 14, 7, 3, 1 or 32, 16, 8, 4, 2."""
     if size < 16:
-        raise InputError(f"paper_cnn halves the image 4 times, so {size}x{size} is too small.")
+        raise InputError(
+            f"paper_cnn halves the image 4 times, so {size}x{size} is too small; choose another "
+            "model"
+        )
     width, side = 64, size // 16
     layers: list[nn.Module] = []
     for inputs in (channels, width, width, width):
@@ -49,13 +52,18 @@ def linear(shape: Shape, classes: int) -> nn.Module:
 
 def _paper_cnn(shape: Shape, classes: int) -> nn.Module:
     if len(shape) != 3 or shape[1] != shape[2]:
-        raise InputError(f"paper_cnn takes square images [C, H, H], not inputs {list(shape)}.")
+        raise InputError(
+            f"paper_cnn takes square images [C, H, H], not inputs {list(shape)}; choose another "
+            "model"
+        )
     return paper_cnn(shape[0], shape[1], classes)
 
 
 def _digits_cnn(shape: Shape, classes: int) -> nn.Module:
     if shape != (1, 8, 8):
-        raise InputError(f"digits_cnn takes images [1, 8, 8], not inputs {list(shape)}.")
+        raise InputError(
+            f"digits_cnn takes images [1, 8, 8], not inputs {list(shape)}; choose another model"
+        )
     return digits_cnn(classes)
 
 
@@ -69,7 +77,7 @@ MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
 def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
     """Build a model of the table; the global random state is neither read nor written."""
     if name not in MODELS:
-        raise InputError(f"There is no model {name!r}; it must be one of {', '.join(MODELS)}.")
+        raise InputError(f"there is no model {name!r}; it must be one of {', '.join(MODELS)}")
     with torch.device("meta"):
         model = MODELS[name](tuple(shape), classes)
     model.to_empty(device="cpu")
@@ -93,6 +101,6 @@ def _initialise(model: nn.Module, random: torch.Generator) -> None:
         elif [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
             # Left alone, its memory would hold whatever was there before.
             raise InputError(
-                f"Layer {name!r} is a {type(module).__name__}, which has no seeded "
-                "initialisation; build the model from Conv2d and Linear layers."
+                f"layer {name!r} is a {type(module).__name__}, which has no seeded "
+                "initialisation; build the model from Conv2d and Linear layers"
             )

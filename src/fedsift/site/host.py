@@ -162,7 +162,7 @@ class Host:
             raise WireError("the opening question does not say in which round the run starts")
         settings = {name: kind(told.get(name) or 0) for name, kind in SETTINGS.items()}
         check_client(
-            self.holdings.inputs, self.holdings.labels, settings["classes"], "The site's data"
+            self.holdings.inputs, self.holdings.labels, settings["classes"], "the site's data"
         )
         _model(self.holdings, settings)
         folder = self.holdings.folder / about.run

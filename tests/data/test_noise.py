@@ -6,7 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedsift.data.corrupt import effective_rate, none, pair_flip, rates, symmetric
+from fedsift.data import NOISES
+from fedsift.data.noise import effective_rate, rates
+from fedsift.data.noise.pair import pair
+from fedsift.data.noise.symmetric import symmetric
 from fedsift.errors import DataError
 from fedsift.randomness import generator
 
@@ -23,7 +26,7 @@ def labelled(draw):
 
 
 @quick
-@given(labelled(), rate, seeds, st.sampled_from([symmetric, pair_flip]))
+@given(labelled(), rate, seeds, st.sampled_from([symmetric, pair]))
 def test_exactly_the_asked_number_of_labels_is_wrong(case, rate, seed, noise):
     labels, classes = case
     noisy = noise(labels, rate, classes, generator(seed))
@@ -35,9 +38,9 @@ def test_exactly_the_asked_number_of_labels_is_wrong(case, rate, seed, noise):
 
 @quick
 @given(labelled(), rate, seeds)
-def test_pair_flip_moves_to_the_next_class(case, rate, seed):
+def test_pair_moves_to_the_next_class(case, rate, seed):
     labels, classes = case
-    noisy = pair_flip(labels, rate, classes, generator(seed))
+    noisy = pair(labels, rate, classes, generator(seed))
     for new, old in zip(noisy.tolist(), labels.tolist(), strict=True):
         assert new in (old, (old + 1) % classes)
 
@@ -58,10 +61,10 @@ def test_symmetric_noise_is_uniform_over_the_other_classes():
     assert uniformity(low_half_twice_as_often) < 1e-3
 
 
-@pytest.mark.parametrize("noise", [symmetric, pair_flip, none])
-def test_the_true_labels_are_left_alone(noise):
+@pytest.mark.parametrize("name", NOISES)
+def test_the_true_labels_are_left_alone(name):
     labels = torch.arange(10)
-    noise(labels, 1.0, 10, generator(0))[:] = -1
+    NOISES[name](labels, 1.0, 10, generator(0))[:] = -1
     assert labels.tolist() == list(range(10))
 
 
@@ -80,7 +83,7 @@ def test_a_pair_of_rates_is_drawn_uniformly_between_its_bounds():
     [
         lambda g: symmetric(torch.arange(4), 1.2, 4, g),
         lambda g: symmetric(torch.arange(4), float("nan"), 4, g),
-        lambda g: pair_flip(torch.zeros(4, dtype=torch.long), 0.5, 1, g),
+        lambda g: pair(torch.zeros(4, dtype=torch.long), 0.5, 1, g),
         lambda g: rates(3, -0.1, g),
         lambda g: rates(3, (0.9, 0.2), g),
         lambda g: rates(3, (0.2, 1.9), g),

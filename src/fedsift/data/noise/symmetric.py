@@ -1,0 +1,17 @@
+"""Symmetric noise: a drawn sample gets any other class, all alike."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedsift.data.noise.rate import draw
+
+
+def symmetric(labels: Tensor, rate: float, classes: int, generator: torch.Generator) -> Tensor:
+    """Give exactly round(rate * n) samples a uniformly random other class."""
+    chosen = draw(labels, rate, classes, generator)
+    shift = torch.randint(1, classes, (len(chosen),), generator=generator)
+    noisy = labels.clone()
+    noisy[chosen] = (labels[chosen] + shift) % classes
+    return noisy
