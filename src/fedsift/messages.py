@@ -2,8 +2,8 @@
 
 An algorithm is written against one method, ``federation.ask(request, clients) -> replies``. A
 request names an action and carries arrays and scalars; a reply carries arrays and scalars, the
-client's number of samples N_m, or an error. ``Cohort`` adds what every algorithm wants next: go on
-with those that replied, weigh them by N_m, stop when they are too few.
+client's number of samples N_m, or an error. ``Cohort`` goes on with the clients
+that replied, weighs them by N_m, and stops the run where they are too few.
 
 Scalars are written and read by dataclasses, each field one scalar: ``scalars_of(LocalSteps(...))``
 at the server, ``request.read(LocalSteps)`` at the client.

@@ -1,4 +1,4 @@
-"""Disagreement: a label is suspect where FedAvg's best model says another class.
+"""Disagreement: a label is suspect where FedAvg's best model predicts another class.
 
 FedAvg overfits wrong labels in the end, but not at once. The model that judges is the y_k of lowest
 F(y_k): the loss on the server's clean samples, on which FedAvg does not train.
@@ -33,7 +33,7 @@ class ValidationLoss:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """FedAvg, whose clients note what its best model says of their labels."""
+    """FedAvg, whose clients record how far its best model agrees with their labels."""
 
     local: LocalSteps = LocalSteps()
 

@@ -27,7 +27,7 @@ from fedsift.problem.sgd import LocalSteps
 
 @dataclass(frozen=True)
 class Focus:
-    """One exchange a round; ``alpha`` says how sharply credibility falls with the losses."""
+    """One exchange per round; ``alpha`` is how sharply credibility falls with the losses."""
 
     local: LocalSteps = LocalSteps()
     alpha: float = 1.0

@@ -44,7 +44,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Three exchanges in round 0 (two with a given threshold), then one a round.
+    """Three exchanges in round 0 (two with a given threshold), then one per round.
 
     ``benchmark`` is how y_B is trained, on ``share`` of the validation set; ``threshold`` is λ,
     0 to find it.
@@ -114,7 +114,7 @@ def find_threshold(counts: Tensor, edges: Tensor, reference: Tensor) -> tuple[fl
     """Return the edge below which losses are distributed most like the reference, and how far off.
 
     ``counts`` has the losses of each bin, the last above all edges. Distributions are compared at
-    the edges, where a histogram knows them; of equal edges the lowest is returned.
+    the edges, where a histogram is exact; of equal edges the lowest is returned.
     """
     below = counts.double().cumsum(0)[:-1]  # losses up to each edge
     wanted = (reference[:, None] <= edges).double().mean(dim=0)

@@ -37,7 +37,7 @@ from fedsift.problem.sgd import LocalSteps
 
 @dataclass(frozen=True)
 class SingleLoop:
-    """One exchange a round."""
+    """One exchange per round."""
 
     feedback: Feedback
     downlink: Compressor

@@ -35,7 +35,7 @@ class ServerState:
 
 @dataclass(frozen=True)
 class RoundInfo:
-    """What can be said of a round: numbers for the log, sentences for a person."""
+    """What a round reports: numbers for the log, sentences for a person."""
 
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     events: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""From sample weights to the labels a person should look at."""
+"""From sample weights to the labels a person should review."""
 
 from fedsift.audit.calibration import Calibration
 from fedsift.audit.exports import SUFFIXES, write_issues

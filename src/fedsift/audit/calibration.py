@@ -1,6 +1,6 @@
 """How probable is it that a label is right? Bayes' rule on the trained model's probabilities.
 
-A label ℓ of a site is right with probability 1 − ρ; a wrong one is any other class alike:
+A label ℓ of a site is right with probability 1 − ρ; if wrong, all other classes are equally likely:
 
     P(right | x, ℓ) = (1 − ρ) p_ℓ / ((1 − ρ) p_ℓ + ρ (1 − p_ℓ) / (C − 1))
 
@@ -13,11 +13,11 @@ A label ℓ of a site is right with probability 1 − ρ; a wrong one is any oth
 |        |               | it saw ℓ in training, so log p_ℓ/(1 − p_ℓ) is too high by about δ     |
 | C      | `classes`     | number of classes                                                     |
 
-No true label is used. δ cannot be seen without the truth: for a model that is always right it is a
-constant with a spread, chosen on simulated noise (``docs/audit.md``), and the spread widens the
-intervals. The weights are learned on the validation set, and half of it may have given the model
+No true label is used. δ cannot be measured without the truth: for a model that is always right it
+is a constant with a spread, chosen on simulated noise (``docs/audit.md``), and the spread widens
+the intervals. The weights are learned on the validation set, and half of it may have given the model
 its start: the fitted temperature is too low, and raised by a constant share. A model that has
-learned little cannot have learned labels by heart, so all of this shrinks with the fourth power of
+learned little cannot have memorised labels, so all of this shrinks with the fourth power of
 its accuracy above chance on the validation set.
 """
 
@@ -47,7 +47,7 @@ FAMILIAR = 0.3  # how much too low a temperature is that was fitted on samples k
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the server tells the sites once the model is trained.
+    """What the server sends to the sites once the model is trained.
 
     ``spread`` is the standard deviation of δ between datasets and sites. ``misfit`` widens the
     intervals: T comes from few samples, and no model is exactly calibrated.
@@ -94,7 +94,7 @@ def fit_temperature(probabilities: Array, labels: Ints) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What is believed of a site's labels.
+    """The posterior of a site's labels.
 
     ``nodes`` has a row per value of (ρ, δ), all equally probable up to ``masses``, with
     P(right) of every sample; ``classes`` is P(true class) of every sample.
@@ -127,7 +127,7 @@ class Posterior:
 
 
 def posterior(probabilities: Array, labels: Ints, calibration: Calibration) -> Posterior:
-    """Return what to believe of a site's labels."""
+    """Return the posterior of a site's labels."""
     count, classes = probabilities.shape
     logs = np.log(np.maximum(probabilities, TINY)) / calibration.temperature
     tempered = softmax(logs, axis=1)
@@ -145,13 +145,13 @@ def posterior(probabilities: Array, labels: Ints, calibration: Calibration) -> P
     right = weights @ stacked
     tempered[np.arange(count), labels] = 0.0
     others = tempered / np.maximum(tempered.sum(axis=1, keepdims=True), TINY)
-    believed = (1 - right)[:, None] * others
-    believed[np.arange(count), labels] = right
-    return Posterior(stacked, weights, believed, calibration.misfit)
+    classes_given = (1 - right)[:, None] * others
+    classes_given[np.arange(count), labels] = right
+    return Posterior(stacked, weights, classes_given, calibration.misfit)
 
 
 def _likely_rates(ratio: Array) -> Array:
-    """Return quantiles of ρ given the site's evidence, with every ρ alike beforehand."""
+    """Return quantiles of ρ given the site's evidence, under a uniform prior."""
     log_likelihood = np.log1p(RATES[:, None] * (ratio - 1)).sum(axis=1)
     mass = np.exp(log_likelihood - log_likelihood.max())
     return np.interp(QUANTILES, np.cumsum(mass) / mass.sum(), RATES)

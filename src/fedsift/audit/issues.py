@@ -41,14 +41,14 @@ def label_issues(
     return issue_table(
         labels,
         weights,
-        believe(labels, probabilities, calibration or Calibration()),
+        label_posterior(labels, probabilities, calibration or Calibration()),
         class_names,
         ids,
     )
 
 
-def believe(labels: Tensor, probabilities: Tensor, calibration: Calibration) -> Posterior:
-    """Return what to believe of a client's labels, given the model's probabilities."""
+def label_posterior(labels: Tensor, probabilities: Tensor, calibration: Calibration) -> Posterior:
+    """Return the posterior of a client's labels, given the model's probabilities."""
     return posterior(probabilities.double().numpy(), labels.numpy(), calibration)
 
 

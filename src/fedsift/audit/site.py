@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedsift.audit.calibration import Calibration
 from fedsift.audit.images import data_uri, is_image
-from fedsift.audit.issues import believe, issue_table
+from fedsift.audit.issues import issue_table, label_posterior
 from fedsift.audit.summary import SiteSummary, summarise
 
 GALLERY = 24
@@ -51,8 +51,8 @@ def audit_site(
     class_names: Sequence[str],
     ids: Sequence[Any] | None = None,
 ) -> SiteAudit:
-    """Audit a site, given what the trained model says of its samples."""
-    belief = believe(labels, probabilities, calibration)
-    table = issue_table(labels, weights, belief, class_names, ids)
-    summary = summarise(labels, weights, belief, class_names)
+    """Audit a site, given the trained model's probabilities for its samples."""
+    posterior = label_posterior(labels, probabilities, calibration)
+    table = issue_table(labels, weights, posterior, class_names, ids)
+    summary = summarise(labels, weights, posterior, class_names)
     return SiteAudit(client, inputs, labels, tuple(class_names), table, summary)

@@ -49,7 +49,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class SiteSummary:
-    """What a site's audit says in short."""
+    """A summary of a site's audit."""
 
     samples: int
     flagged: int
@@ -70,7 +70,7 @@ class SiteSummary:
 def summarise(
     labels: Tensor, weights: Tensor, belief: Posterior, class_names: Sequence[str]
 ) -> SiteSummary:
-    """Sum up what is believed of a site's labels."""
+    """Sum up the posterior of a site's labels."""
     given, flagged = labels.numpy(), belief.right < THRESHOLD
     classes = []
     for number, name in enumerate(class_names):

@@ -29,13 +29,13 @@ def progress(name: str, rounds: int) -> Iterator[Observer]:
         console=console,
     )
     with bar:
-        seen = _Figures()
+        latest = _Figures()
 
         def observe(record: dict[str, Any]) -> None:
             if not bar.tasks:  # not before: bad input shows no bar
                 bar.add_task(name, total=rounds, figures="")
             task = bar.tasks[0].id
-            bar.update(task, completed=record["round"], figures=seen.text(record))
+            bar.update(task, completed=record["round"], figures=latest.text(record))
             for event in record["events"]:
                 text = f"round {record['round']}: {event}"
                 bar.console.print(text, style="yellow", markup=False)
@@ -44,10 +44,10 @@ def progress(name: str, rounds: int) -> Iterator[Observer]:
 
 
 def _plain(name: str, rounds: int) -> Observer:
-    seen, every = _Figures(), max(1, rounds // 5)
+    latest, every = _Figures(), max(1, rounds // 5)
 
     def observe(record: dict[str, Any]) -> None:
-        text = seen.text(record)
+        text = latest.text(record)
         for event in record["events"]:
             print(f"{name} round {record['round']}: {event}", file=sys.stderr)
         if record["round"] % every == 0 or record["round"] == rounds:

@@ -7,7 +7,7 @@
     joint_pass      all three                       one pass along v serves them
 
 With Gauss-Newton, J v of a sample gives both its score ⟨∇ℓ_j, v⟩ and the first half of Jᵀ Q J v.
-``agreement`` is how far the model agrees with a sample's label, from outputs that are at hand.
+``agreement`` is how far the model agrees with a sample's label; it needs the same outputs.
 A pass takes the samples of one client, or those of several as one (``SampleWeighting.pool``).
 """
 

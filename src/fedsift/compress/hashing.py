@@ -63,7 +63,7 @@ class HashFamily:
     def cells(self, start: int, stop: int, device: torch.device) -> Tensor:
         """Return bucket + columns * (sign < 0) of the coordinates in [start, stop), a row each.
 
-        One index thus says both: it points into a table of 2c cells, the first half for positive
+        One index thus encodes both: it points into a table of 2c cells, the first half for positive
         and the second for negative signs.
         """
         h = self._values(torch.arange(start, stop, device=device))

@@ -3,7 +3,7 @@
     summary.json                 `calibration`; `sites`, counts only, where `share_summary` is set
     clients/<id>/audit.json      the site's own: summary and, for images, its worst labels
 
-A run folder does not hold samples: they are loaded again as `config.toml` says.
+A run folder does not hold samples: they are loaded again by `config.toml`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fedsift.site.findings import SiteRun, open_site_run
 
 
 def calibrate(setup: Setup, y: Tensor) -> Calibration:
-    """Fit what the server knows of its model on its clean validation set."""
+    """Fit the calibration of the model on its clean validation set."""
     inputs, labels = setup.data.validation
     probabilities = predict(setup.model, y, inputs).cpu().double()
     return Calibration.fit(probabilities.numpy(), labels.numpy())
@@ -65,8 +65,8 @@ def write_audits(setup: Setup, y: Tensor, folder: Path) -> dict[str, Any]:
         text = json.dumps(own, ensure_ascii=False, indent=1)
         write_text(folder / "clients" / str(audit.client) / "audit.json", text + "\n")
     shared = {str(audit.client): audit.summary.shared() for audit in audits}
-    told = {"sites": shared} if setup.config.share_summary and shared else {}
-    return {"calibration": asdict(calibration), **told}
+    counts = {"sites": shared} if setup.config.share_summary and shared else {}
+    return {"calibration": asdict(calibration), **counts}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The loop over rounds: one record a round, and the state after it."""
+"""The loop over rounds: one record per round, and the state after it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The run folder: what a run leaves behind.
 
     config.toml                  every key, defaults written out
-    rounds.jsonl                 a line a round
+    rounds.jsonl                 a line per round
     summary.json                 the last round, the totals, the versions
     model.safetensors            the model, by parameter name
     clients/<id>/weights.parquet index, label, weight, agreement; true_label in simulation

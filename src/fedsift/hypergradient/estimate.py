@@ -36,7 +36,7 @@ class Point:
 
 @dataclass(frozen=True)
 class CurvatureSettings:
-    """Which matrix stands for ∇²_yy g_m, and on how many of a client's samples (0: all)."""
+    """Which matrix is used for ∇²_yy g_m, and on how many of a client's samples (0: all)."""
 
     kind: str = scalar("curvature", default="hessian")
     damping: float = 0.0

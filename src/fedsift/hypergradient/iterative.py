@@ -62,7 +62,7 @@ class Theorem:
 
 @dataclass(frozen=True)
 class Iterative:
-    """Algorithm 2 with any compressor; where its error is kept is the feedback's affair."""
+    """Algorithm 2 with any compressor; the feedback decides where its error is kept."""
 
     feedback: Feedback
     iterations: int = 1

@@ -7,12 +7,12 @@ back, and each client makes v and the cross product ∇²_xy g_m v itself, so ne
 d-dimensional vector travels. Seeds τ_1, τ_2 are drawn anew every round unless ``fresh_seeds`` is
 off: v is sought in the span of S_1ᵀ, and a new subspace each round averages its error out.
 
-``system="galerkin"`` is ours: S_1 stands on both sides, (S_1 (∇²_yy G) S_1ᵀ) ω̂ = S_1 ∇_y F. With
+``system="galerkin"`` is ours: S_1 is on both sides, (S_1 (∇²_yy G) S_1ᵀ) ω̂ = S_1 ∇_y F. With
 the Gauss-Newton matrix a client then needs r_1 forward passes and none back; v is the best one in
 the span of S_1ᵀ, in the norm of the matrix.
 
 The residual is that of the sketched system (with Galerkin it is zero by construction, and
-``check_residual`` tells more): a subspace embedding S_2 keeps norms, so it estimates
+``check_residual`` measures it): a subspace embedding S_2 keeps norms, so it estimates
 ‖Hv − ∇_y F‖ / ‖∇_y F‖ when r_2 is well above r_1.
 """
 
@@ -60,7 +60,7 @@ class SketchedSystem(SubspaceSeed):
     system: str = SYSTEMS[0]
 
     def left(self, length: int) -> SparseEmbedding:
-        """Return what stands left of the matrix: S_2, or S_1 once more."""
+        """Return the embedding on the left of the matrix: S_2, or S_1 for Galerkin."""
         if self.system == "galerkin":
             return self.embedding(length)
         return SparseEmbedding(self.r2, length, self.seed2)

@@ -82,7 +82,7 @@ def update_v(
 
 
 def step_back(state: SolverState, update: Update, step: float, k: int) -> tuple[str, SolverState]:
-    """Forget v and the error, halve the step; return the sentence that says so."""
+    """Forget v and the error, halve the step; return a sentence about it."""
     advice = NEGATIVE if update.curvature < 0 else "lower solver_lr, the rate or the heavy hitters"
     sentence = (
         f"the solver diverged in round {k + 1} ({update.trouble}); v and its error were reset and "

@@ -18,7 +18,7 @@ class FlatModel:
     function of y: dropout is off. Layers whose statistics change while they run (batch
     normalisation) have no such function and are refused.
 
-    Kernels [out, in, h, w] lie in y as [out, h, w, in]: their views then are channels-last, which
+    Kernels [out, in, h, w] are stored in y as [out, h, w, in]: their views are channels-last, which
     makes torch's convolutions on a CPU 1.3 to 1.5 times as fast, without a copy.
     """
 

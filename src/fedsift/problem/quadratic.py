@@ -23,7 +23,7 @@ from fedsift.randomness import generator
 
 @dataclass(frozen=True)
 class QuadraticClient:
-    """A_m, B_m, c_m, and how many samples they stand for."""
+    """A_m, B_m, c_m, and how many samples they represent."""
 
     A: Tensor
     B: Tensor
@@ -34,7 +34,7 @@ class QuadraticClient:
         return self.num_samples
 
     def take(self, positions: Tensor) -> QuadraticClient:
-        """Return the same quadratic, standing for as many samples: it has no single ones."""
+        """Return the same quadratic, representing as many samples: it has no single ones."""
         return replace(self, num_samples=len(positions))
 
 

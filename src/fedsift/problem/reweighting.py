@@ -26,9 +26,9 @@ from fedsift.problem.stacked_model import stacked_model
 
 @dataclass(frozen=True)
 class LabelledBatch:
-    """Inputs and labels; ``positions`` says which entry of x weighs each sample.
+    """Inputs and labels; ``positions`` are the entries of x that weigh the samples.
 
-    ``scale`` is what each sample counts in a mean over samples; None: all alike.
+    ``scale`` is the weight of each sample in a mean over samples; None: all equal.
     """
 
     inputs: Tensor
@@ -62,7 +62,7 @@ class Reweighting:
     x_is_private: bool = True
 
     def initial_x(self, batch: LabelledBatch) -> Tensor:
-        """Trust every sample of the client alike."""
+        """Give every sample of the client the same weight."""
         return torch.full((len(batch),), self.initial_weight, device=batch.labels.device)
 
     def project(self, x: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ def _minibatches(
 ) -> list[Tensor] | list[None]:
     """Return T batches: passes over a shuffled order, reshuffled when it runs out.
 
-    Drawn on the CPU, so that every device draws alike, and moved once per pass.
+    Drawn on the CPU, so that every device draws the same, and moved once per pass.
     """
     if local.batch_size <= 0 or local.batch_size >= n:
         return [None] * local.steps

@@ -5,7 +5,7 @@
         └── Run       one seed
 
 Runs of a variant differ in their seed only, so their mean has a meaning. Variants of a method are
-told apart by the keys of `config.toml` in which they differ.
+distinguished by the keys of `config.toml` in which they differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMED_KEYS = 3  # beyond this many differences a list of them is no name
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """One method with one configuration; `detail` says what sets it apart from its siblings."""
+    """One method with one configuration; `detail` is what distinguishes it from the others."""
 
     method: str
     detail: str
@@ -92,8 +92,8 @@ def _variants(runs: Sequence[Run], palette: Mapping[str, str]) -> tuple[Variant,
     for method in dict.fromkeys(run.method for run in runs):
         groups = _told_apart([run for run in runs if run.method == method])
         for number, (detail, members) in enumerate(groups):
-            look = palette[method], dash(method, number)
-            variants.append(Variant(method, detail, tuple(members), *look))
+            style = palette[method], dash(method, number)
+            variants.append(Variant(method, detail, tuple(members), *style))
     return tuple(variants)
 
 

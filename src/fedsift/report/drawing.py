@@ -57,7 +57,7 @@ def new_axes() -> tuple[Figure, Axes]:
 
 
 def to_svg(figure: Figure, key: str, title: str) -> Markup:
-    """Render a figure as an `<svg>` element that can stand in an HTML page with others."""
+    """Render a figure as an `<svg>` element that can share an HTML page with others."""
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with matplotlib.rc_context({"svg.hashsalt": key}):  # ids of clip paths: unique, repeatable

@@ -1,6 +1,6 @@
 """The charts of a setting, each with its title, legend and one-sentence caption.
 
-A chart for which no run has a number is left out. Names of runs stand in an HTML legend, which
+A chart for which no run has a number is left out. Names of runs are in an HTML legend, which
 wraps on a narrow screen, and not in the drawing.
 """
 
@@ -24,7 +24,7 @@ BINS = 25
 MANY_POINTS = 25
 MEGABYTE = 1e6
 LOG_SPAN = 30
-ORACLE_NOTE = "; the oracle is told which labels are wrong and leaves them out."
+ORACLE_NOTE = "; the oracle knows which labels are wrong and leaves them out."
 NICE = [1, 2, 5, 10]
 
 

@@ -39,7 +39,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Section:
-    """What the report says about one setting."""
+    """The report's part on one setting."""
 
     setting: Setting
     verdict: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 Dash = tuple[float, ...]
 
-INK = "#010203"  # stands for the colour of the page's text
+INK = "#010203"  # replaced by the colour of the page's text
 GREY = "#808080"
 YELLOW = "#f0e442"
 COLOURS = {

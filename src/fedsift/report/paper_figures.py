@@ -55,7 +55,7 @@ class Layout:
     by_rate: bool
 
     def select(self, curves: Sequence[Curve]) -> list[Curve]:
-        """Return its curves; digits stand in where there are none of its own datasets."""
+        """Return its curves; those on digits where there are none on its own datasets."""
         fitting = [c for c in curves if (c.rate in RATE_COLOURS) == self.by_rate]
         fitting = [c for c in fitting if self.by_rate or c.rate == FIG1_RATE]
         fitting = [c for c in fitting if not c.spread(self.measure).empty]
@@ -63,7 +63,7 @@ class Layout:
         return own or [c for c in fitting if c.dataset == "digits"]
 
     def row(self, curve: Curve) -> str:
-        """Return the title of the row in which a curve stands."""
+        """Return the title of the row of a curve."""
         return curve.method if self.by_rate else DATASETS.get(curve.dataset, curve.dataset)
 
 

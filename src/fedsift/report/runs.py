@@ -38,7 +38,7 @@ FIXED_WEIGHTS = tuple(name for name, method in METHODS.items() if not method.lea
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a run folder says; `summary` is None while the run is unfinished."""
+    """The contents of a run folder; `summary` is None while the run is unfinished."""
 
     folder: Path
     config: Mapping[str, Any]

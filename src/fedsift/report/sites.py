@@ -1,4 +1,4 @@
-"""What the sites' own audits say: estimated shares of wrong labels, the worst labels, the traffic.
+"""The sites' own audits: estimated shares of wrong labels, the worst labels, the traffic.
 
 `clients/<id>/audit.json` is read where it is: in simulation, or at the site itself. A server of a
 real federation has none.
@@ -23,7 +23,7 @@ SHOWN_PICTURES = 32
 
 @dataclass(frozen=True)
 class SiteRow:
-    """One site: shares are of wrong labels; `truth` is None where nobody knows."""
+    """One site: shares are of wrong labels; `truth` is None where it is unknown."""
 
     site: str
     samples: int
@@ -65,14 +65,20 @@ def traffic(setting: Setting) -> str:
     base = [v for v in setting.variants if v.method == "fedavg"]
     if len(base) != 1 or (own := _per_round(base[0])) is None:
         return ""
-    said = []
+    ratio_texts = []
     for variant in setting.variants:
         rate = _per_round(variant)
         if variant.method in {"fedavg", "oracle"} or rate is None:
             continue
         ratios = [f"{rate[n] / own[n]:.2f}" for n in range(2)]
-        said.append(f"{variant.name} sends {ratios[0]} times the bytes in {ratios[1]} times the")
-    return f"Per round, against fedavg: {' exchanges; '.join(said)} exchanges." if said else ""
+        ratio_texts.append(
+            f"{variant.name} sends {ratios[0]} times the bytes in {ratios[1]} times the"
+        )
+    return (
+        f"Per round, against fedavg: {' exchanges; '.join(ratio_texts)} exchanges."
+        if ratio_texts
+        else ""
+    )
 
 
 def _per_round(variant: Variant) -> tuple[float, float] | None:

@@ -51,7 +51,7 @@ def read_theory(path: Path) -> dict[str, Any]:
 
 
 def theory_table(measured: Mapping[str, Any]) -> Rows:
-    """Return what was seen of each claim."""
+    """Return what was measured for each claim."""
     rows = []
     for name, found in measured["iterative"].items():
         at = f"I = {found['iterations'][0]} to {found['iterations'][-1]}"
@@ -69,7 +69,7 @@ def theory_table(measured: Mapping[str, Any]) -> Rows:
         rows.append([claim, f"rate {rate}", ", ".join(parts)])
     claim = "few singular values dominate: stable rank of the Hessian"
     rows.append([claim, f"d = {sparse['parameters']}", f"{sparse['stable_rank']:.1f}"])
-    return ["claim", "where", "seen"], rows
+    return ["claim", "where", "measured"], rows
 
 
 def draw_theory(measured: Mapping[str, Any]) -> Figure:

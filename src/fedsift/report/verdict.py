@@ -2,7 +2,7 @@
 
 The first sentence is on test accuracy: the method that sifts labels, if there are several the
 one that ends highest, against the oracle and FedAvg. The second is on the wrong labels found.
-Only what the runs recorded is said, and only like is compared with like.
+Every sentence rests on what the runs recorded, and only equal settings are compared.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def verdict(setting: Setting) -> str:
     lead = max(sifters or scored[:1], key=_accuracy)
     oracle = None if lead.method == "oracle" else _reference("oracle", lead, scored)
     fedavg = None if lead.method == "fedavg" else _reference("fedavg", lead, scored)
-    said = [v for v in (lead, oracle, fedavg) if v is not None]
-    equal_rounds = len({run.rounds_done for v in said for run in v.runs}) == 1
+    named = [v for v in (lead, oracle, fedavg) if v is not None]
+    equal_rounds = len({run.rounds_done for v in named for run in v.runs}) == 1
 
     sentence = _opening(lead, sifters) + _status(lead, equal_rounds)
     if oracle is not None:

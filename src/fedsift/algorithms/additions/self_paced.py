@@ -6,7 +6,7 @@
 | symbol | here           | meaning                                                           |
 |--------|----------------|-------------------------------------------------------------------|
 | e      |                | the model's share of errors on the clean validation set           |
-| τ      | `trust`        | how far the model has earned a say                                |
+| τ      | `trust`        | how far the model can be trusted                                  |
 | a      | `agreement`    | how far the model agrees with a label, in the mean over rounds    |
 | t(a)   | `target`       | the weight that this agreement would give the sample              |
 | c      | `strength`     | 0: the step falls by the clock alone (τ = 1), nothing is pulled   |

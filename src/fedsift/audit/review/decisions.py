@@ -43,7 +43,7 @@ class Conflict(InputError):  # noqa: N818 - reads as a fact
     """Somebody else decided on this sample in between."""
 
     def __init__(self, current: Decision) -> None:
-        super().__init__(f"sample {current.index} was decided in another tab; look at it again")
+        super().__init__(f"sample {current.index} was decided in another tab; check it again")
         self.current = current
 
 
@@ -77,7 +77,7 @@ class Decisions:
 
     @property
     def decided(self) -> list[Decision]:
-        """All samples that a decision stands on."""
+        """All samples that have a decision now."""
         return [d for d in self._current.values() if d.action != NONE]
 
     @property

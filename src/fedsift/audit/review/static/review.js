@@ -9,7 +9,7 @@ const others = new BroadcastChannel("fedsift-review");
 let classes = [], images = false, samples = [], byIndex = new Map();
 let shown = [], at = 0, drawn = 0, grid = false;
 
-const said = {
+const stateText = {
   none: () => "", keep: () => "kept", unusable: () => "unusable",
   accept: (s) => `now ${classes[s.now]}`, relabel: (s) => `now ${classes[s.now]}`,
 };
@@ -61,7 +61,7 @@ async function decide(action, label = null) {
       { index: sample.index, version: sample.version, action, label, tab });
     if (status === 409) {
       take(value.current);
-      toast("Decided in another tab meanwhile; look again.");
+      toast("Decided in another tab meanwhile; check it again.");
     } else if (status !== 200) {
       toast(value.error);
     } else {
@@ -156,7 +156,7 @@ function drawProgress() {
 }
 
 function drawState(sample) {
-  const text = said[sample.state](sample);
+  const text = stateText[sample.state](sample);
   if (sample === current()) {
     $("state").textContent = text;
     $("state").dataset.state = sample.state;
@@ -221,7 +221,7 @@ function card(s, position) {
   s.card.onfocus = () => { at = position; mark(); };
   s.card.ondblclick = () => show(false);
   s.card.dataset.state = s.state;
-  s.card.querySelector(".state").textContent = said[s.state](s);
+  s.card.querySelector(".state").textContent = stateText[s.state](s);
   return s.card;
 }
 
