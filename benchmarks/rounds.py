@@ -19,7 +19,7 @@ from fedsift.algorithms import Algorithm, ServerState, single_loop
 from fedsift.client import answer as client
 from fedsift.compress import CountSketch, TopK
 from fedsift.data import ClientData, FederatedData
-from fedsift.experiment.config import Config
+from fedsift.experiment.config import Config, read_by
 from fedsift.experiment.setup import Setup, from_data
 from fedsift.federation import pooled
 from fedsift.problem.networks import build_model
@@ -68,7 +68,8 @@ def runner(
 ) -> Runner:
     """Make a method ready on the paper's setting."""
     local = {"local_steps": STEPS, "inner_lr": LR, "batch_size": BATCH, "l2": L2}
-    config = Config(method=method, compressor=compressor, head_start=0, **local)
+    keys = {**local, "compressor": compressor, "head_start": 0}
+    config = Config.of(method=method, **read_by(method, keys))
     shape = tuple(federated.clients[0].inputs.shape[1:])
     setup = from_data(config, federated, build_model(model, shape, 10, seed=0))
     setup.federation.pool = pool  # type: ignore[union-attr]

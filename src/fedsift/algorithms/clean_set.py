@@ -8,14 +8,15 @@ anything, with a head start a few. Only y_0 comes from it: the problem stays the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fedsift.algorithms.fedavg import LocalSteps, local_sgd
+from fedsift.algorithms.fedavg import LocalSteps, local_of, local_sgd
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.errors import ConfigError, RunError
+from fedsift.keys import Keys, Settings, key
 from fedsift.messages import Federation
 from fedsift.problem.sample_losses import sample_losses
 from fedsift.randomness import generator
@@ -81,3 +82,21 @@ def fit(
 
 def _loss(server: Server, y: Tensor, part: Any) -> float:
     return float(sample_losses(server.problem, y, part).mean())
+
+
+@dataclass(frozen=True)
+class HeadStartKeys(Keys):
+    """The head start of the bilevel methods."""
+
+    table: ClassVar[str] = "inner"
+    head_start: int = key(
+        500,
+        "at most this many steps on half of the validation set before round 1; 0: off",
+        low=0,
+    )
+
+
+def with_head_start(settings: Settings, algorithm: Algorithm) -> Algorithm:
+    """Return the algorithm with the head start that the keys describe, if any."""
+    steps = settings[HeadStartKeys].head_start
+    return HeadStart(algorithm, replace(local_of(settings), steps=steps)) if steps else algorithm

@@ -11,14 +11,19 @@ then must not depend on x. If x is shared, clients send ∇²_xy g_m v and the s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, train_round
-from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.algorithms.clean_set import HeadStartKeys, with_head_start
+from fedsift.algorithms.fedavg import LocalKeys, LocalSteps, draw_cohort, local_of, train_round
+from fedsift.algorithms.method import Method, Weighting
+from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.errors import ConfigError
 from fedsift.hypergradient import Estimate, Estimator, Point
+from fedsift.hypergradient.settings import EstimatorRow
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Action, Cohort, Federation, Request, Scalar
 from fedsift.problem import Composite, HasAgreement, outer_gradients
 
@@ -171,3 +176,70 @@ class CommFedBiO:
             return None
         hypergradient = gx - answers.mean("cross")
         return server.problem.project(point.x - outer.change(hypergradient))
+
+
+@dataclass(frozen=True)
+class OuterKeys(Keys):
+    """The outer step."""
+
+    table: ClassVar[str] = "outer"
+    outer_lr: float = key(0.1, "outer step size η", low=0, open_low=True)
+    outer_rule: str = key(
+        "scale-free",
+        "scale-free divides the hypergradient by its root mean square; gradient does not",
+        choices=lambda: OUTER_RULES,
+    )
+    outer_decay: int = key(
+        10,
+        "rounds after which the outer step falls like 1/k, as far as the model is trusted; "
+        "0 disables decay and self_paced",
+        low=0,
+    )
+    self_paced: float = key(
+        1.0,
+        "c: how strongly the model's own predictions move the weights as the outer step falls; "
+        "0: off",
+        low=0,
+    )
+
+
+@dataclass(frozen=True)
+class WeightKeys(Keys):
+    """The weights of the samples and what they do to the loss."""
+
+    table: ClassVar[str] = "outer"
+    bootstrap: float = key(
+        1.0,
+        "share of a down-weighted sample's loss that goes to the predicted class; 0: off",
+        low=0,
+        high=1,
+    )
+    initial_weight: float = key(1.0, "weight of every sample before round 1", low=0, high=1)
+
+
+# What every method reads that moves the weights by a hypergradient.
+BILEVEL: tuple[type[Keys], ...] = (LocalKeys, HeadStartKeys, OuterKeys, WeightKeys)
+
+
+def outer_of(settings: Settings) -> OuterStep:
+    """Return the outer step that the keys describe."""
+    own = settings[OuterKeys]
+    return OuterStep(own.outer_lr, own.outer_rule, own.outer_decay, own.self_paced)
+
+
+def weighting_of(settings: Settings) -> Weighting:
+    """Return the weighting that the keys describe."""
+    own = settings[WeightKeys]
+    return Weighting(own.initial_weight, own.bootstrap)
+
+
+def with_estimator(row: EstimatorRow) -> Method:
+    """Return the method that is Algorithm 1 with an estimator of the table."""
+
+    def build(settings: Settings, context: BuildContext) -> Algorithm:
+        estimator = row.build(settings, context)
+        algorithm = CommFedBiO(estimator, local_of(settings), outer_of(settings))
+        return with_head_start(settings, algorithm)
+
+    groups = (*BILEVEL, *row.groups)
+    return Method(row.text, groups, build, learns_weights=True, weighting=weighting_of)

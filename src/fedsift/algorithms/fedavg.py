@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from fedsift.algorithms.method import Method
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.errors import RunError
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Action, Answers, Cohort, Federation, Request, Scalar, sample_cohort
 from fedsift.problem import Problem, Stackable
 
@@ -151,3 +153,33 @@ def _minibatches(
         order = torch.randperm(n, generator=generator)[: per_pass * local.batch_size]
         batches += torch.split(order.to(device), local.batch_size)
     return batches[: local.steps]
+
+
+@dataclass(frozen=True)
+class LocalKeys(Keys):
+    """The local steps of every method."""
+
+    table: ClassVar[str] = "inner"
+    local_steps: int = key(5, "local steps T per round", low=1)
+    inner_lr: float = key(0.1, "inner step size γ", low=0, open_low=True)
+    batch_size: int = key(64, "samples per local step; 0: all", low=0)
+
+
+def local_of(settings: Settings) -> LocalSteps:
+    """Return the local steps that the keys describe."""
+    own = settings[LocalKeys]
+    return LocalSteps(own.local_steps, own.inner_lr, own.batch_size)
+
+
+def build(settings: Settings, context: BuildContext) -> FedAvg:  # noqa: ARG001
+    """Build FedAvg from its keys."""
+    return FedAvg(local_of(settings))
+
+
+FEDAVG = Method("plain federated averaging on the labels as they are", (LocalKeys,), build)
+ORACLE = Method(
+    "federated averaging on the correctly labelled samples only",
+    (LocalKeys,),
+    build,
+    needs_truth=True,
+)

@@ -21,15 +21,29 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor
 
-from fedsift.algorithms.comm_fedbio import OuterStep
-from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, next_y
-from fedsift.algorithms.state import RoundInfo, Server, ServerState
-from fedsift.compress import Compressor, Feedback, Payload
+from fedsift.algorithms.clean_set import with_head_start
+from fedsift.algorithms.comm_fedbio import BILEVEL, OuterStep, outer_of, weighting_of
+from fedsift.algorithms.fedavg import LocalSteps, draw_cohort, local_of, next_y
+from fedsift.algorithms.method import Method
+from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
+from fedsift.compress import (
+    COMPRESSORS,
+    Compressor,
+    Feedback,
+    Payload,
+    RateKeys,
+    compressor_groups,
+    feedback_for,
+    make_compressor,
+)
 from fedsift.hypergradient import CurvatureSettings, Guard, SolverState
+from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of
 from fedsift.hypergradient.solver_step import step_back, update_v
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Action, Federation, Request, Versioned
 from fedsift.problem import outer_gradients
 
@@ -113,3 +127,44 @@ class SingleLoop:
         difference = self.downlink.compress(v - solver.sent)
         sent = solver.sent + self.downlink.decompress(difference)
         return Versioned(sent, version, difference), replace(solver, sent=sent, version=version)
+
+
+@dataclass(frozen=True)
+class CompressorKeys(Keys):
+    """What compresses the clients' products."""
+
+    table: ClassVar[str] = "solver"
+    compressor: str = key(
+        "auto",
+        "compressor of the clients' products; auto: topk if all clients take part, else "
+        "count-sketch",
+        choices=lambda: ("auto", *COMPRESSORS),
+    )
+
+
+def build(settings: Settings, context: BuildContext) -> Algorithm:
+    """Build it from its keys."""
+    name = settings[CompressorKeys].compressor
+    if name == "auto":
+        # Top-k's error is kept by the client: it grows old between two cohorts, and takes memory.
+        name = "count-sketch" if context.cohort else "topk"
+    algorithm = SingleLoop(
+        feedback_for(make_compressor(name, settings, context)),
+        make_compressor("topk", settings, context),
+        settings[StepKeys].solver_lr,
+        curvature_of(settings),
+        local_of(settings),
+        outer_of(settings),
+    )
+    return with_head_start(settings, algorithm)
+
+
+# Rate first: the downlink reads it whatever the compressor of the products is.
+_SOLVER = dict.fromkeys((RateKeys, CompressorKeys, *compressor_groups(), StepKeys, CurvatureKeys))
+METHOD = Method(
+    "ours: Algorithm 1 in one exchange per round",
+    (*BILEVEL, *_SOLVER),
+    build,
+    learns_weights=True,
+    weighting=weighting_of,
+)
