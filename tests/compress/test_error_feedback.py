@@ -13,7 +13,6 @@ from fedsift.compress import (
     SketchFeedback,
     TopK,
     feedback_for,
-    make_compressor,
 )
 from fedsift.compress.hashing import HashFamily
 from fedsift.errors import InputError
@@ -121,9 +120,9 @@ def test_the_check_of_stability_rejects_too_many_heavy_hitters(columns):
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)
-def test_without_compression_all_give_the_plain_step(name):
+def test_without_compression_all_give_the_plain_step(make, name):
     """At rate 1 Top-k and identity are exact, and so is a sketch of a vector with one number."""
-    feedback = feedback_for(make_compressor(name, LENGTH, rate=1))
+    feedback = feedback_for(make(name, LENGTH, rate=1))
     p = torch.zeros(LENGTH, dtype=torch.float64)
     p[17] = 3.0
     payload, _ = feedback.client(p, 0.5, None)
@@ -134,17 +133,17 @@ def test_without_compression_all_give_the_plain_step(name):
 
 @pytest.mark.parametrize("name", COMPRESSORS)
 @pytest.mark.parametrize("shares", [[], [1.0], [0.5, 0.6], [0.5, float("nan")]])
-def test_shares_that_are_not_shares_are_refused(name, shares):
-    feedback = feedback_for(make_compressor(name, LENGTH, rate=2))
+def test_shares_that_are_not_shares_are_refused(make, name, shares):
+    feedback = feedback_for(make(name, LENGTH, rate=2))
     payloads = [feedback.client(product(0, m), 0.1, None)[0] for m in range(2)]
     with pytest.raises(InputError, match="share"):
         feedback.server(payloads, shares, 0.1, None)
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)
-def test_a_step_without_clients_is_refused(name):
+def test_a_step_without_clients_is_refused(make, name):
     with pytest.raises(InputError, match="0 payloads"):
-        feedback_for(make_compressor(name, LENGTH, rate=2)).server([], [], 0.1, None)
+        feedback_for(make(name, LENGTH, rate=2)).server([], [], 0.1, None)
 
 
 def test_a_sketch_of_another_seed_is_refused():
