@@ -71,7 +71,7 @@ def test_resume_with_another_rate_is_refused(fedsift, tiny):
     ended = fedsift("run", "--out", "run", "--resume", "--set", "rate=9")
     assert ended.code == 2
     assert ended.err == (
-        "fedsift: run was run with rate = 5.0, not 9.0, and cannot be resumed with it; choose "
+        "fedsift: run was run with rate = 20.0, not 9.0, and cannot be resumed with it; choose "
         "another folder with --out\n"
     )
 
