@@ -25,7 +25,7 @@ import argparse
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,14 @@ from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
 from torch import Tensor
 
+from fedsift.algorithms.fedavg import LocalKeys, local_of
 from fedsift.experiment.config import Config, from_mapping, parse_setting
 from fedsift.experiment.metrics import detection, predict
 from fedsift.experiment.run import versions
 from fedsift.experiment.setup import Setup, from_config
 from fedsift.files import write_text
 from fedsift.problem import LabelledBatch
-from fedsift.problem.sgd import LocalSteps, local_sgd
+from fedsift.problem.sgd import local_sgd
 from fedsift.randomness import generator
 
 EPOCHS, FOLDS = 50, 5
@@ -81,9 +82,10 @@ def train(
 ) -> tuple[Tensor, int, float]:
     """Return the model of the epoch with the lowest validation loss, that epoch and its loss."""
     config, problem = setup.config, setup.server.problem
+    own = config.settings[LocalKeys]
     part, trust = pooled.take(positions), torch.ones(len(pooled))
-    steps = max(1, len(part) // config.batch_size) if config.batch_size else 1  # one pass
-    local = LocalSteps(steps, config.inner_lr, config.batch_size)
+    steps = max(1, len(part) // own.batch_size) if own.batch_size else 1  # one pass
+    local = replace(local_of(config.settings), steps=steps)
     y = setup.model.initial()
     best, epoch, lowest = y, 0, math.inf
     for e in range(1, epochs + 1):
@@ -132,7 +134,7 @@ def measure(config: Config, folds: int = FOLDS, epochs: int = EPOCHS) -> dict[st
     rows = score(pooled.labels, out.probabilities, setup.wrong())
     keys = ("dataset", "split", "seed", "model", "inner_lr", "batch_size", "l2")
     return {
-        **{key: getattr(setup.config, key) for key in keys},
+        **{key: setup.config.value(key) for key in keys},
         "samples": len(pooled),
         "noise_rate": setup.data.noise_rate,
         "folds": folds,
@@ -159,6 +161,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(arguments)
     keys = {"dataset": args.dataset, "split": args.split, "seed": args.seed, "device": "cpu"}
+    keys["method"] = "fedavg"  # its problem and its local steps
     keys |= dict(parse_setting(text) for text in args.settings)
     found = measure(from_mapping(keys, "central_cleanlab"), args.folds, args.epochs)
     for name, row in found["found"].items():

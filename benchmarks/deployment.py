@@ -84,7 +84,7 @@ def _measure(folder: Path) -> dict[str, float]:
 
 
 def _config(clients: int, method: str, **more: Any) -> Config:
-    return Config(dataset="digits", clients=clients, **METHODS[method], **more).resolve()
+    return Config.of(dataset="digits", clients=clients, **METHODS[method], **more).resolve()
 
 
 def _sites(config: Config, folder: Path) -> list[str]:

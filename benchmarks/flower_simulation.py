@@ -160,7 +160,7 @@ def fedsift_side(name: str, folder: str) -> None:
     """Do the rounds in this process, as ``fedsift run`` does."""
     s = SETTINGS[name]
     local = {"local_steps": STEPS, "inner_lr": LR, "batch_size": s.batch}
-    config = Config(method="fedavg", seed=SEED, l2=L2, device="cpu", **local)
+    config = Config.of(method="fedavg", seed=SEED, l2=L2, device="cpu", **local)
     setup = from_data(config, data(name), s.module())
     state, ticks = setup.initial_state(), [time.perf_counter()]
     for k, cohort in enumerate(json.loads(Path(folder, "cohorts.json").read_text())):

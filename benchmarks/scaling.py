@@ -181,7 +181,7 @@ def perceptron(d: int) -> nn.Module:
 
 def _rounds(case: Case, data: FederatedData, count: int) -> list[float]:
     """Return the seconds of each round."""
-    config = Config(method=case.method, inner_lr=0.01, head_start=0, **case.keys)
+    config = Config.of(method=case.method, inner_lr=0.01, head_start=0, **case.keys)
     setup = from_data(config, data, perceptron(case.d))
     run = Runner(setup, setup.initial_state())
     times = []

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,15 +50,15 @@ def corrections(audit: SiteAudit) -> pd.DataFrame:
 
 def main(config: Config, folder: Path) -> dict[str, float]:
     """Sift, correct, train again; return the accuracies."""
-    noisy = execute(replace(config, method="fedavg"), folder / "noisy")
+    noisy = execute(config.replace(method="fedavg"), folder / "noisy")
     sifted = execute(config, folder / "sifted")
     run = open_run(folder / "sifted")
     table = pd.concat([corrections(run.audit(client)) for client in run.clients])
     path = folder / "corrected.parquet"
     table.to_parquet(path, index=False)
-    cleaned = replace(config, method="fedavg", labels=str(path))
+    cleaned = config.replace(method="fedavg", labels=str(path))
     after = execute(cleaned, folder / "after")
-    oracle = execute(replace(config, method="oracle"), folder / "oracle")
+    oracle = execute(config.replace(method="oracle"), folder / "oracle")
     print(f"accepted {(~table['unusable']).sum()} suggestions, left out {table['unusable'].sum()}")
     print(f"wrong labels: {noisy['noise_rate']:.1%} before, {after['noise_rate']:.1%} after")
     rows = {
@@ -80,4 +79,4 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        main(Config(**vars(options), eval_every=options.rounds), Path(place))
+        main(Config.of(**vars(options), eval_every=options.rounds), Path(place))

@@ -20,7 +20,7 @@ def test_penalties_rise_on_noise_features():
 
 def test_corrected_labels_are_mostly_right(tmp_path):
     example = runpy.run_path(str(EXAMPLES / "clean_and_retrain.py"))
-    config = Config(rounds=15, clients=4, model="linear", eval_every=15)
+    config = Config.of(rounds=15, clients=4, model="linear", eval_every=15)
     example["main"](config, tmp_path)
     before, after = (
         json.loads((tmp_path / name / "summary.json").read_text())["noise_rate"]
@@ -32,7 +32,7 @@ def test_corrected_labels_are_mostly_right(tmp_path):
 @pytest.mark.deep
 def test_training_on_corrected_labels_is_better(tmp_path):
     example = runpy.run_path(str(EXAMPLES / "clean_and_retrain.py"))
-    noisy, _, corrected, oracle = example["main"](Config(eval_every=60), tmp_path).values()
+    noisy, _, corrected, oracle = example["main"](Config.of(eval_every=60), tmp_path).values()
     assert noisy + 0.03 < corrected  # 90.8 and 97.6 % when this was written
     assert corrected > oracle - 0.02
 

@@ -44,7 +44,7 @@ def test_the_page_shows_the_scales_as_they_are():
             "clients × samples": f"{c.clients} × {c.samples_per_client}",
             "validation": str(c.validation_size),
             "rounds": str(c.rounds),
-            "γ, batch": f"{c.inner_lr}, {c.batch_size}",
+            "γ, batch": f"{c.value('inner_lr')}, {c.value('batch_size')}",
             "seeds": ", ".join(str(s) for s in sorted({job.config.seed for job in jobs})),
         }
         for title, value in values.items():

@@ -22,9 +22,6 @@ test_size = 40
 
 [model]
 model = "linear"
-
-[solver]
-rate = 5
 """
 
 

@@ -4,7 +4,9 @@ import json
 import tomllib
 from pathlib import Path
 
-from fedsift.cli.run import all_keys
+import pytest
+
+from fedsift.algorithms.registry import METHODS
 from fedsift.experiment.config import Config, from_mapping
 from fedsift.experiment.run import read_config
 
@@ -24,14 +26,14 @@ def test_file_then_options_then_set(fedsift, tiny):
     ended = fedsift("run", tiny, "--method", "non-iter", *settings)
     config = read_config(Path("runs/digits-iter-topk-7"))
     assert ended.code == 0
-    assert (config.rounds, config.clients, config.rate) == (3, 2, 4.0)
+    assert (config.rounds, config.clients, config.value("rate")) == (3, 2, 4.0)
 
 
 def test_folder_keeps_every_key(fedsift, tiny):
     fedsift("run", tiny, "--out", "run")
     tables = tomllib.loads(Path("run/config.toml").read_text())
     assert {t: list(keys) for t, keys in tables.items()} == {
-        t: list(keys) for t, keys in Config().tables().items()
+        t: list(keys) for t, keys in Config.of().tables().items()
     }
     assert tables["data"]["rho"] == 0.4  # the default is written out
 
@@ -52,10 +54,16 @@ def test_resume_needs_no_more_than_the_folder(fedsift, tiny):
 
 
 def test_resume_finds_the_default_folder(fedsift, tiny):
-    fedsift("run", tiny, "--method", "fedavg")
-    ended = fedsift("run", "--method", "fedavg", "--resume", "--set", "rounds=4")
+    fedsift("run", tiny, "--method", "iter-topk")
+    ended = fedsift("run", "--method", "iter-topk", "--resume", "--set", "rounds=4")
     assert ended.code == 0
-    assert json.loads(Path("runs/digits-fedavg-0/summary.json").read_text())["rounds"] == 4
+    assert json.loads(Path("runs/digits-iter-topk-0/summary.json").read_text())["rounds"] == 4
+
+
+def test_resume_reads_the_keys_of_the_method_in_the_folder(fedsift, tiny):
+    fedsift("run", tiny, "--method", "iter-topk", "--out", "run")
+    ended = fedsift("run", "--out", "run", "--resume", "--set", "iterations=2")
+    assert ended.err.startswith("fedsift: run was run with iterations = 1, not 2")
 
 
 def test_resume_with_another_rate_is_refused(fedsift, tiny):
@@ -63,13 +71,34 @@ def test_resume_with_another_rate_is_refused(fedsift, tiny):
     ended = fedsift("run", "--out", "run", "--resume", "--set", "rate=9")
     assert ended.code == 2
     assert ended.err == (
-        "fedsift: run was run with rate = 5.0, not 9.0, and cannot be resumed with it; choose "
+        "fedsift: run was run with rate = 20.0, not 9.0, and cannot be resumed with it; choose "
         "another folder with --out\n"
     )
 
 
-def test_keys_are_a_configuration_file(fedsift):
-    text = fedsift("run", "--keys").out
-    assert from_mapping(tomllib.loads(text), "keys") == Config()
-    assert text == all_keys()
+@pytest.mark.parametrize("method", METHODS)
+def test_keys_are_a_configuration_file(fedsift, method):
+    text = fedsift("run", "--keys", method).out
+    assert from_mapping(tomllib.loads(text), "keys") == Config.of(method=method)
     assert all("# " in line for line in text.splitlines() if "=" in line)
+
+
+def test_keys_are_those_of_the_method_that_would_run(fedsift):
+    assert fedsift("run", "--keys").out == fedsift("run", "--keys", "single-loop").out
+    assert (
+        fedsift("run", "--method", "focus", "--keys").out == fedsift("run", "--keys", "focus").out
+    )
+
+
+def test_keys_of_no_method_are_refused(fedsift):
+    ended = fedsift("run", "--keys", "fedagv")
+    assert (ended.code, ended.out) == (2, "")
+    assert "did you mean 'fedavg'?" in ended.err
+
+
+def test_a_key_without_effect_is_refused(fedsift):
+    words = ("--set", "system=galerkin", "--set", "self_paced=5")
+    ended = fedsift("run", "--method", "fedavg", *words)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "fedavg does not read the key 'system'; methods that read it: non-iter" in ended.err
+    assert not Path("runs").exists()

@@ -13,7 +13,6 @@ from fedsift.compress import (
     SketchFeedback,
     TopK,
     feedback_for,
-    make_compressor,
 )
 from fedsift.compress.hashing import HashFamily
 from fedsift.errors import InputError
@@ -121,9 +120,9 @@ def test_the_check_of_stability_rejects_too_many_heavy_hitters(columns):
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)
-def test_without_compression_all_give_the_plain_step(name):
+def test_without_compression_all_give_the_plain_step(make, name):
     """At rate 1 Top-k and identity are exact, and so is a sketch of a vector with one number."""
-    feedback = feedback_for(make_compressor(name, LENGTH, rate=1))
+    feedback = feedback_for(make(name, LENGTH, rate=1))
     p = torch.zeros(LENGTH, dtype=torch.float64)
     p[17] = 3.0
     payload, _ = feedback.client(p, 0.5, None)
@@ -134,29 +133,28 @@ def test_without_compression_all_give_the_plain_step(name):
 
 @pytest.mark.parametrize("name", COMPRESSORS)
 @pytest.mark.parametrize("shares", [[], [1.0], [0.5, 0.6], [0.5, float("nan")]])
-def test_shares_that_are_not_shares_are_refused(name, shares):
-    feedback = feedback_for(make_compressor(name, LENGTH, rate=2))
+def test_shares_that_are_not_shares_are_refused(make, name, shares):
+    feedback = feedback_for(make(name, LENGTH, rate=2))
     payloads = [feedback.client(product(0, m), 0.1, None)[0] for m in range(2)]
     with pytest.raises(InputError, match="share"):
         feedback.server(payloads, shares, 0.1, None)
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)
-def test_a_step_without_clients_is_refused(name):
+def test_a_step_without_clients_is_refused(make, name):
     with pytest.raises(InputError, match="0 payloads"):
-        feedback_for(make_compressor(name, LENGTH, rate=2)).server([], [], 0.1, None)
+        feedback_for(make(name, LENGTH, rate=2)).server([], [], 0.1, None)
 
 
-every_feedback = pytest.mark.parametrize(
-    "feedback", [feedback_for(make_compressor(name, LENGTH, rate=2)) for name in COMPRESSORS]
-)
+@pytest.fixture(params=COMPRESSORS)
+def feedback(make, request):
+    return feedback_for(make(request.param, LENGTH, rate=2))
 
 
 def sent(feedback, products):
     return [feedback.client(p, 0.1, None)[0] for p in products]
 
 
-@every_feedback
 def test_clients_may_be_pooled_exactly_where_it_changes_nothing(feedback):
     """The payload of the mean product against the payloads of all; Top-k fails the comparison."""
     products = [product(0, m) for m in range(3)]
@@ -168,7 +166,6 @@ def test_clients_may_be_pooled_exactly_where_it_changes_nothing(feedback):
     assert torch.allclose(pooled, apart) == feedback.poolable == feedback.compressor.linear
 
 
-@every_feedback
 @pytest.mark.parametrize("heavy", [0.0, 2.0])
 def test_the_residual_of_one_large_number_is_exact(feedback, heavy):
     """||Hv - b|| where Hv and b are multiples of one unit vector, which every row keeps."""
@@ -179,7 +176,6 @@ def test_the_residual_of_one_large_number_is_exact(feedback, heavy):
     assert feedback.residual(payloads, [0.5, 0.5], delta, 0.1, 5 * unit) == pytest.approx(5 - heavy)
 
 
-@every_feedback
 def test_the_error_is_the_norm_of_what_was_not_sent(feedback):
     """Two units of which a sketch may keep one; whoever remembers the other reports its norm."""
     p = torch.zeros(LENGTH, dtype=torch.float64)

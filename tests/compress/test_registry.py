@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import get_args
 
 import pytest
 import torch
@@ -13,12 +12,10 @@ from hypothesis import strategies as st
 from fedsift.compress import (
     COMPRESSORS,
     ClientFeedback,
-    CompressorName,
     NoFeedback,
     SketchFeedback,
     feedback_for,
     from_spec,
-    make_compressor,
     rate_of,
     wire,
 )
@@ -37,22 +34,18 @@ def same(a, b) -> bool:
     return wire.encode(a) == wire.encode(b)
 
 
-def test_the_type_of_a_name_lists_the_table():
-    assert list(get_args(CompressorName)) == list(COMPRESSORS)
-
-
 @every_compressor
 @every_dtype
-def test_the_round_trip_keeps_length_and_dtype(name, dtype):
-    compressor = make_compressor(name, 100, rate=4)
+def test_the_round_trip_keeps_length_and_dtype(make, name, dtype):
+    compressor = make(name, 100, rate=4)
     out = compressor.decompress(compressor.compress(vector(100, dtype)))
     assert out.shape == (100,)
     assert out.dtype == dtype
 
 
 @every_compressor
-def test_compress_gives_the_same_bits_again_and_leaves_its_input_alone(name):
-    compressor, g = make_compressor(name, 20_000, rate=10), vector(20_000, torch.float32)
+def test_compress_gives_the_same_bits_again_and_leaves_its_input_alone(make, name):
+    compressor, g = make(name, 20_000, rate=10), vector(20_000, torch.float32)
     before = g.clone()
     assert same(compressor.compress(g), compressor.compress(g))
     assert torch.equal(g, before)
@@ -60,8 +53,8 @@ def test_compress_gives_the_same_bits_again_and_leaves_its_input_alone(name):
 
 @every_compressor
 @given(length=st.integers(1, 300), rate=st.floats(1, 50), seed=st.integers(0, 2**64 - 1))
-def test_numbers_are_what_is_sent(name, length, rate, seed):
-    compressor = make_compressor(name, length, rate, rows=3, seed=seed)
+def test_numbers_are_what_is_sent(make, name, length, rate, seed):
+    compressor = make(name, length, rate, sketch_rows=3, seed=seed)
     payload = compressor.compress(vector(length, torch.float32))
 
     tensors = [payload] if isinstance(payload, torch.Tensor) else vars(payload).values()
@@ -72,8 +65,8 @@ def test_numbers_are_what_is_sent(name, length, rate, seed):
 
 @every_compressor
 @given(length=st.integers(1, 300), rate=st.floats(1, 50), seed=st.integers(0, 2**64 - 1))
-def test_a_spec_through_json_builds_the_same_compressor(name, length, rate, seed):
-    compressor = make_compressor(name, length, rate, rows=3, seed=seed)
+def test_a_spec_through_json_builds_the_same_compressor(make, name, length, rate, seed):
+    compressor = make(name, length, rate, sketch_rows=3, seed=seed)
 
     other = from_spec(json.loads(json.dumps(compressor.spec())))
 
@@ -84,8 +77,8 @@ def test_a_spec_through_json_builds_the_same_compressor(name, length, rate, seed
 
 
 @every_compressor
-def test_a_gradient_graph_is_not_carried_along(name):
-    compressor = make_compressor(name, 10, rate=2)
+def test_a_gradient_graph_is_not_carried_along(make, name):
+    compressor = make(name, 10, rate=2)
     payload = compressor.compress(vector(10).requires_grad_())
     assert not compressor.decompress(payload).requires_grad
 
@@ -94,46 +87,46 @@ def test_a_gradient_graph_is_not_carried_along(name):
 @pytest.mark.parametrize(
     "g", [torch.zeros(9), torch.zeros(10, 1), torch.zeros(10, dtype=torch.int64)]
 )
-def test_what_is_not_a_vector_of_the_length_is_refused(name, g):
+def test_what_is_not_a_vector_of_the_length_is_refused(make, name, g):
     with pytest.raises(InputError):
-        make_compressor(name, 10, rate=2).compress(g)
+        make(name, 10, rate=2).compress(g)
 
 
 @every_compressor
-def test_the_payload_of_another_compressor_is_refused(name):
-    compressor = make_compressor(name, 10, rate=2)
+def test_the_payload_of_another_compressor_is_refused(make, name):
+    compressor = make(name, 10, rate=2)
     for other in COMPRESSORS:
         for length in (10, 20):
             if (other, length) != (name, 10):
-                payload = make_compressor(other, length, rate=2).compress(vector(length))
+                payload = make(other, length, rate=2).compress(vector(length))
                 with pytest.raises(InputError):
                     compressor.decompress(payload)
 
 
 @every_compressor
-def test_a_length_below_one_is_refused(name):
+def test_a_length_below_one_is_refused(make, name):
     with pytest.raises(InputError):
-        make_compressor(name, 0, rate=2)
+        make(name, 0, rate=2)
 
 
 @pytest.mark.parametrize("name", ["topk", "count-sketch"])
 @pytest.mark.parametrize("rate", [0.5, 0, -1, float("nan")])
-def test_a_rate_below_one_is_refused(name, rate):
+def test_a_rate_below_one_is_refused(make, name, rate):
     with pytest.raises(InputError, match="rate"):
-        make_compressor(name, 10, rate)
+        make(name, 10, rate)
 
 
 @every_compressor
-def test_a_huge_rate_still_sends_something(name):
-    assert make_compressor(name, 10, rate=float("inf")).numbers >= 1
+def test_a_huge_rate_still_sends_something(make, name):
+    assert make(name, 10, rate=1e300).numbers >= 1
 
 
 @pytest.mark.parametrize(
     ("name", "feedback"),
     [("identity", NoFeedback), ("topk", ClientFeedback), ("count-sketch", SketchFeedback)],
 )
-def test_where_the_error_is_remembered(name, feedback):
-    compressor = make_compressor(name, 10, rate=2)
+def test_where_the_error_is_remembered(make, name, feedback):
+    compressor = make(name, 10, rate=2)
     assert feedback_for(compressor) == feedback(compressor)
 
 

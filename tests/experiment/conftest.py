@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fedsift.experiment.config import Config
+from fedsift.experiment.config import Config, read_by
 
 TINY = {
     "clients": 2,
@@ -30,10 +30,10 @@ MakeConfig = Callable[..., Config]
 
 @pytest.fixture
 def tiny() -> MakeConfig:
-    """Return a function that makes a tiny configuration; keywords are keys."""
+    """Return a function that makes a tiny configuration of a method; keywords are keys."""
 
     def make(method: str = "iter-sketch", **keys: Any) -> Config:
-        return Config(**{**TINY, "method": method, **keys})
+        return Config.of(method=method, **{**read_by(method, TINY), **keys})
 
     return make
 

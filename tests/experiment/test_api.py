@@ -58,9 +58,8 @@ def test_history_has_a_row_per_round():
 
 @pytest.mark.parametrize("method", ["fedavg", "iter-sketch", "iter-topk"])
 def test_same_seed_gives_the_same_bits(method):
-    one, two, other = (
-        fs.fit(federation(), method, seed=seed, **{**QUICK, "batch_size": 8}) for seed in (0, 0, 1)
-    )
+    keys = {"rounds": 3, "local_steps": 2, "batch_size": 8}
+    one, two, other = (fs.fit(federation(), method, seed=seed, **keys) for seed in (0, 0, 1))
     assert torch.equal(one.state.y, two.state.y)
     assert not torch.equal(one.state.y, other.state.y)
     if method != "fedavg":
@@ -235,8 +234,13 @@ def test_bad_data_is_named(changes, error, message):
     ("settings", "error", "message"),
     [
         ({"method": "fedsgd"}, ConfigError, "fit: method is 'fedsgd'; it must be one of "),
-        ({"raet": 5}, ConfigError, "fit has no setting 'raet'; it takes l2, cohort"),
+        ({"raet": 5}, ConfigError, "fit has no setting 'raet'; single-loop takes l2, coh"),
         ({"dataset": "mnist"}, ConfigError, "fit has no setting 'dataset'"),
+        (
+            {"method": "fedavg", "self_paced": 5},
+            ConfigError,
+            "fit: fedavg does not read the key 'self_paced'; methods that read it: single-loop",
+        ),
         ({"rate": 0.5}, ConfigError, "fit: rate is 0.5; it must be at least 1"),
         ({"rounds": 0}, ConfigError, "rounds is 0; it must be at least 1"),
         ({"method": "oracle"}, DataError, "the oracle needs the true labels"),

@@ -8,7 +8,7 @@ import torch
 from fedsift.algorithms import ServerState
 from fedsift.errors import InputError
 from fedsift.experiment.checkpoint import Checkpoint, fingerprint, load_latest, save
-from fedsift.experiment.config import KEYS
+from fedsift.experiment.config import Config, method_keys
 from fedsift.hypergradient import SolverState
 from fedsift.messages import Snapshot, Traffic
 from fedsift.randomness import generator
@@ -94,11 +94,11 @@ def test_other_configuration_is_refused(tmp_path, tiny):
         load_latest(tmp_path, tiny(rate=6))
 
 
-@pytest.mark.parametrize("name", KEYS)
-def test_fingerprint_ignores_only_how_long_and_where(tiny, name):
-    config = tiny()
-    value = getattr(config, name)
-    tried = (*(KEYS[name].metadata["choices"] or ("cpu",)), not value, 1, 2, 1.0, 0.5)
+@pytest.mark.parametrize("name", method_keys("iter-sketch"))
+def test_fingerprint_ignores_only_how_long_and_where(name):
+    config = Config.of(method="iter-sketch")
+    value = config.value(name)
+    tried = (*(method_keys("iter-sketch")[name].allowed() or ("cpu",)), not value, 1, 2, 1.0, 0.5)
     other = next(v for v in tried if type(v) is type(value) and v != value)
-    changed = fingerprint(replace(config, **{name: other})) != fingerprint(config)
+    changed = fingerprint(config.replace(**{name: other})) != fingerprint(config)
     assert changed == (name not in {"rounds", "device", "eval_every", "checkpoint_every"})

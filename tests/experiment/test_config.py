@@ -1,18 +1,31 @@
 """Keys: their types and limits, how they are written and read, what a dataset decides."""
 
 import tomllib
-from dataclasses import fields
+from dataclasses import replace
 
 import pytest
 
+from fedsift.algorithms.outer_step import OuterKeys
+from fedsift.algorithms.registry import METHODS
+from fedsift.data import DATASETS, NOISES, PARTITIONS, SPLITS
 from fedsift.errors import ConfigError
-from fedsift.experiment.config import Config, flatten, from_mapping, parse_setting, read_toml
+from fedsift.experiment.config import (
+    Config,
+    flatten,
+    from_file,
+    from_mapping,
+    method_keys,
+    parse_setting,
+    read_toml,
+)
+from fedsift.problem.curvature import CURVATURES
 
+COMMON = "run", "data", "model", "federation"
 CONFIGS = [
-    Config(),
-    Config().resolve(),
-    Config(split="non-iid", rho=(0.1, 0.75), clients=4, device="cuda:1").resolve(),
-    Config(dataset="femnist", method="non-iter", warm_start=False, l2=0.0).resolve(),
+    *(Config.of(method=method) for method in METHODS),
+    Config.of().resolve(),
+    Config.of(split="non-iid", rho=(0.1, 0.75), clients=4, device="cuda:1").resolve(),
+    Config.of(dataset="femnist", method="non-iter", fresh_seeds=False, l2=0.0).resolve(),
 ]
 
 
@@ -21,10 +34,100 @@ def test_toml_gives_the_same_configuration(config):
     assert from_mapping(tomllib.loads(config.to_toml()), "here") == config
 
 
-def test_toml_has_every_key_in_one_table():
-    tables = tomllib.loads(Config().to_toml())
-    keys = [key for table in tables.values() for key in table]
-    assert sorted(keys) == sorted(spec.name for spec in fields(Config))
+def test_toml_has_the_common_keys_and_those_of_the_method():
+    tables = tomllib.loads(Config.of(method="focus").to_toml())
+    assert list(tables) == [*COMMON, "inner", "outer"]
+    assert tables["inner"] == {"local_steps": 5, "inner_lr": 0.1, "batch_size": 64}
+    assert tables["outer"] == {"focus_alpha": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("method", METHODS),
+        ("dataset", DATASETS),
+        ("split", SPLITS),
+        ("partition", ["auto", *PARTITIONS]),
+        ("noise", NOISES),
+        ("curvature", CURVATURES),
+    ],
+)
+def test_choices_are_those_of_the_table(name, table):
+    assert method_keys("single-loop")[name].allowed() == tuple(table)
+
+
+def test_a_new_row_is_a_choice_at_once(monkeypatch):
+    monkeypatch.setitem(NOISES, "dummy", NOISES["none"])
+    assert Config.of(noise="dummy").noise == "dummy"
+
+
+@pytest.mark.parametrize(
+    ("values", "able"),
+    [
+        ({"method": "fedavg", "system": "galerkin", "self_paced": 5}, "non-iter"),
+        ({"method": "fedavg", "initial_weight": 0.5}, "single-loop, iter-topk, iter-sketch, non"),
+        ({"method": "single-loop", "iterations": 2}, "iter-topk, iter-sketch"),
+        ({"method": "iter-topk", "heavy": 2}, "single-loop, iter-sketch"),
+        ({"method": "non-iter", "warm_start": False}, "iter-topk, iter-sketch"),
+        ({"method": "focus", "preprocess_steps": 2}, "preprocess"),
+        ({"iterations": 1}, "iter-topk, iter-sketch"),  # its default too
+    ],
+)
+def test_a_key_that_the_method_does_not_read_is_refused(values, able):
+    name = list(values)[-2 if "system" in values else -1]
+    method = values.get("method", "single-loop")
+    with pytest.raises(ConfigError) as caught:
+        Config.of(**values)
+    assert str(caught.value).startswith(f"{method} does not read the key '{name}'; ")
+    assert f"methods that read it: {able}" in str(caught.value)
+    assert f"`fedsift run --keys {method}`" in str(caught.value)
+
+
+def test_values_by_name_and_by_group():
+    config = Config.of(method="iter-topk", outer_lr=0.3, rounds=7)
+    assert config.settings[OuterKeys].outer_lr == config.value("outer_lr") == 0.3
+    assert (config.rounds, config.value("rounds"), config.value("system")) == (7, 7, None)
+
+
+def test_another_method_keeps_what_was_changed():
+    config = Config.of(method="iter-topk", rounds=7, local_steps=3).replace(method="fedavg")
+    assert config == Config.of(method="fedavg", rounds=7, local_steps=3)
+
+
+def test_another_method_must_read_what_was_changed():
+    with pytest.raises(ConfigError, match="fedavg does not read the key 'rate'"):
+        Config.of(rate=50).replace(method="fedavg")
+
+
+def test_a_method_needs_its_own_settings():
+    with pytest.raises(ConfigError, match=r"not those of fedavg; .* with Config\.replace"):
+        replace(Config.of(), method="fedavg")
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "expected"),
+    [
+        ("rounds = 3", {"seed": 1}, {"rounds": 3, "seed": 1}),
+        ("iterations = 3", {"method": "iter-topk"}, {"method": "iter-topk", "iterations": 3}),
+        ("method = 'non-iter'", {"method": "fedavg"}, {"method": "fedavg"}),
+        ("seed = 1\nbootstrap = 1.0", {"seed": 2, "method": "fedavg"}, "x.toml: fedavg does not"),
+        ("method = 'non-iter'\nr1 = 3", {"method": "fedavg"}, "here: fedavg does not read"),
+        ("method = 'fedavg'\nrate = 3", {"method": "non-iter"}, "x.toml: fedavg does not read"),
+        ("rate = 0", {}, "x.toml: rate is 0.0"),
+        ("rate = 3", {"rate": 0}, "here: rate is 0"),
+        ("rate = 3", {"raet": 5}, "here: unknown key 'raet'; did you mean 'rate'?"),
+        ("rate = 3", {"method": "fedagv"}, "here: method is 'fedagv'"),
+    ],
+)
+def test_changes_to_a_file(tmp_path, monkeypatch, text, changes, expected):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    if isinstance(expected, dict):
+        assert from_file(path, changes, "here") == Config.of(**expected)
+    else:
+        with pytest.raises(ConfigError, match=expected.replace("?", r"\?")):
+            from_file(path, changes, "here")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +143,7 @@ def test_toml_has_every_key_in_one_table():
         ({"rounds": True}, "rounds is True; it must be a whole number"),
         ({"seed": "one"}, "seed is 'one'; it must be a whole number"),
         ({"rate": [1, 2]}, "rate is [1, 2]; it must be a number"),
-        ({"warm_start": 1}, "warm_start is 1; it must be true or false"),
+        ({"share_summary": 1}, "share_summary is 1; it must be true or false"),
         ({"device": 3}, "device is 3; it must be text"),
         ({"method": "iter-skech"}, "method is 'iter-skech'; it must be one of "),
         ({"method": "iter-skech"}, "; did you mean 'iter-sketch'?"),
@@ -65,8 +168,8 @@ def test_fault_is_named_with_its_place(values, message):
 
 
 def test_whole_number_for_a_float_is_the_same_configuration():
-    config = Config(rate=50, rho=[0, 1], split="non-iid")
-    assert config.to_toml() == Config(rate=50.0, rho=(0.0, 1.0), split="non-iid").to_toml()
+    config = Config.of(rate=50, rho=[0, 1], split="non-iid")
+    assert config.to_toml() == Config.of(rate=50.0, rho=(0.0, 1.0), split="non-iid").to_toml()
 
 
 def test_tables_may_be_left_out():
@@ -128,7 +231,7 @@ def test_broken_file_is_named(tmp_path, content):
     ],
 )
 def test_resolve_writes_out_what_the_dataset_decides(given, sizes):
-    c = Config(**given).resolve()
+    c = Config.of(**given).resolve()
     resolved = (c.partition, c.clients, c.samples_per_client, c.validation_size, c.rho, c.model)
     assert resolved == sizes
     assert c.resolve() == c

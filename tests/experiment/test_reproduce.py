@@ -1,16 +1,21 @@
 """The grid of the paper's runs, and that each is made once."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 
+from fedsift.algorithms.fedavg import LocalKeys
+from fedsift.algorithms.registry import METHODS
 from fedsift.errors import ConfigError, InputError
 from fedsift.experiment.config import Config
 from fedsift.experiment.paper_grid import Job, data_for, plan, run_name
 from fedsift.experiment.reproduce import progress_of, result_of, result_path, run_folder, run_once
+from fedsift.experiment.run import execute
+from fedsift.keys import Keys, key
 
-METHODS = ["fedavg", "oracle", "focus", "preprocess"]
+BASELINES = ["fedavg", "oracle", "focus", "preprocess"]
 OURS = ["iter-topk", "iter-sketch", "non-iter"]
 
 
@@ -32,16 +37,16 @@ def never(record):
 
 
 def values(jobs, key):
-    return list(dict.fromkeys(getattr(job.config, key) for job in jobs))
+    return list(dict.fromkeys(job.config.value(key) for job in jobs))
 
 
 def test_quick_grid_of_figure_1(monkeypatch):
     monkeypatch.delenv("FEDSIFT_DATA", raising=False)
     jobs = plan("fig1")
     assert values(jobs, "dataset") == ["digits"]
-    assert values(jobs, "method") == [*METHODS, *OURS, "single-loop"]
+    assert values(jobs, "method") == [*BASELINES, *OURS, "single-loop"]
     assert values(jobs, "split") == ["iid", "non-iid"]
-    assert (values(jobs, "rounds"), values(jobs, "rate")) == ([40], [20.0])
+    assert (values(jobs, "rounds"), values(jobs, "rate")) == ([40], [None, 20.0])
     assert len({job.name for job in jobs}) == len(jobs) == 16
     assert jobs[0].name == "digits-iid-fedavg-s0"
 
@@ -69,24 +74,28 @@ def test_paper_scale_has_the_papers_sizes():
     for job in plan("fig1", "paper"):
         c = job.config.resolve()
         assert (c.clients, c.samples_per_client, c.validation_size) == (10, 500, 500)
-        assert (c.local_steps, c.outer_lr, c.l2, c.rate) == (5, 0.1, 1e-3, 20.0)
-        assert (c.inner_lr, c.batch_size, c.eval_every) == (0.1, 64, 5)
+        own = c.settings[LocalKeys]
+        assert (own.local_steps, own.inner_lr, own.batch_size) == (5, 0.1, 64)
+        assert (c.l2, c.eval_every) == (1e-3, 5)
+        ours = (0.1, 20.0) if c.method not in BASELINES else (None, None)
+        assert (c.value("outer_lr"), c.value("rate")) == ours
         assert c.rounds == (60 if c.dataset == "mnist" else 40)
         assert c.rho == (0.4 if c.split == "iid" else (0.2, 0.9))
 
 
 def test_literal_steps_of_the_paper():
     jobs = plan("fig1", "paper", paper_steps=True)
-    steps = {(j.config.dataset, j.config.inner_lr, j.config.batch_size) for j in jobs}
+    keys = ("dataset", "inner_lr", "batch_size")
+    steps = {tuple(job.config.value(key) for key in keys) for job in jobs}
     assert steps == {("mnist", 0.01, 256), ("femnist", 0.01, 256), ("cifar10", 0.01, 32)}
 
 
 def test_the_papers_methods_have_nothing_of_ours():
     keys = ("outer_decay", "self_paced", "head_start", "bootstrap")
     jobs = plan("fig1", "paper")
-    found = {j.config.method: [getattr(j.config, key) for key in keys] for j in jobs}
+    found = {j.config.method: [j.config.value(key) for key in keys] for j in jobs}
     assert all(found[name] == [0, 0, 0, 0] for name in OURS)
-    assert found["single-loop"] == [getattr(Config(), key) for key in keys]
+    assert found["single-loop"] == [Config.of().value(key) for key in keys]
     assert all(found["single-loop"])
 
 
@@ -94,7 +103,8 @@ def test_settings_reach_every_run():
     given = {"datasets": ["digits"], "rates": [10, 100], "seeds": [3], "rounds": 2}
     jobs = plan("fig2", **given, settings={"local_steps": 1})
     assert values(jobs, "rate") == [10.0, 100.0]
-    assert {(j.config.seed, j.config.rounds, j.config.local_steps) for j in jobs} == {(3, 2, 1)}
+    keys = ("seed", "rounds", "local_steps")
+    assert {tuple(job.config.value(key) for key in keys) for job in jobs} == {(3, 2, 1)}
 
 
 @pytest.mark.parametrize(
@@ -115,6 +125,25 @@ def test_faults_are_told(keys, words):
         plan("fig1", **keys)
 
 
+def test_a_setting_reaches_the_methods_that_read_it():
+    jobs = plan("fig1", datasets=["digits"], settings={"focus_alpha": 2, "outer_lr": 0.3})
+    keys = ("focus_alpha", "outer_lr")
+    found = {j.config.method: [j.config.value(key) for key in keys] for j in jobs}
+    assert found["fedavg"] == found["oracle"] == found["preprocess"] == [None, None]
+    assert found["focus"] == [2.0, None]
+    assert found["single-loop"] == found["iter-topk"] == [None, 0.3]
+
+
+def test_a_setting_that_no_method_of_the_grid_reads_is_refused():
+    with pytest.raises(ConfigError, match="fedavg and oracle do not read the key 'outer_lr'"):
+        plan("fig1", methods=["fedavg", "oracle"], settings={"outer_lr": 0.3})
+
+
+def test_the_rate_needs_a_method_that_compresses():
+    with pytest.raises(ConfigError, match="fig2 varies the rate, but preprocess has none"):
+        plan("fig2", methods=["iter-topk", "preprocess"])
+
+
 def test_f1_needs_a_method_that_learns_weights():
     with pytest.raises(ConfigError, match="fig2 shows F1, but oracle learns no weights"):
         plan("fig2", methods=["iter-topk", "oracle"])
@@ -130,7 +159,7 @@ def test_digits_stand_in_only_at_quick_scale(monkeypatch, tmp_path):
 
 
 def test_result_has_summary_series_and_differences(tmp_path, job):
-    path = run_once(Job(job.name, replace(job.config, eval_every=4)), tmp_path)
+    path = run_once(Job(job.name, job.config.replace(eval_every=4)), tmp_path)
     folder = run_folder(job, tmp_path)
     result = json.loads(path.read_text())
     assert path == tmp_path / "results" / "some-run.json"
@@ -169,14 +198,30 @@ def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path, job, outcome):
 
 def test_another_configuration_is_refused(tmp_path, job):
     run_once(job, tmp_path)
-    other = Job(job.name, replace(job.config, inner_lr=0.3))
+    other = Job(job.name, job.config.replace(inner_lr=0.3))
     with pytest.raises(InputError, match=r"some-run holds a run with inner_lr = 0\.1, not 0\.3"):
         run_once(other, tmp_path, never)
 
 
+def test_another_default_of_a_key_that_it_does_not_read_changes_nothing(
+    tmp_path, tiny, monkeypatch
+):
+    @dataclass(frozen=True)
+    class OtherKeys(Keys):
+        table: ClassVar[str] = "outer"
+        outer_lr: float = key(0.9, "another default than now", low=0)
+
+    run_once(Job("some-run", tiny("fedavg")), tmp_path)
+    row = replace(METHODS["single-loop"], groups=(OtherKeys,))
+    monkeypatch.setitem(METHODS, "single-loop", row)
+    job = Job("some-run", tiny("fedavg"))
+    assert str(progress_of(job, tmp_path)) == "done"
+    execute(job.config, run_folder(job, tmp_path), resume=True)  # its checkpoint is accepted too
+
+
 def test_a_run_may_be_made_longer_but_not_shorter(tmp_path, job):
     run_once(job, tmp_path)
-    longer = Job(job.name, replace(job.config, rounds=8))
+    longer = Job(job.name, job.config.replace(rounds=8))
     assert str(progress_of(longer, tmp_path)) == "6 of 8 rounds"
     assert json.loads(run_once(longer, tmp_path).read_text())["rounds"] == 8
     with pytest.raises(InputError, match="has done 8 rounds, not 6; give --rounds 8"):
@@ -184,6 +229,6 @@ def test_a_run_may_be_made_longer_but_not_shorter(tmp_path, job):
 
 
 def test_the_name_tells_what_the_figures_vary():
-    config = Config(dataset="mnist", split="non-iid", method="non-iter", rate=100, seed=7)
+    config = Config.of(dataset="mnist", split="non-iid", method="non-iter", rate=100, seed=7)
     assert run_name(config) == "mnist-non-iid-non-iter-rate100-s7"
-    assert run_name(Config(method="fedavg")) == "digits-iid-fedavg-s0"
+    assert run_name(Config.of(method="fedavg")) == "digits-iid-fedavg-s0"

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -14,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from fedsift.algorithms.registry import METHODS
 from fedsift.data import build
 from fedsift.errors import InputError, RunError
-from fedsift.experiment.methods import METHODS
 from fedsift.experiment.run import execute, read_config
 from fedsift.federation import LocalFederation
 
@@ -186,7 +185,7 @@ def test_killed_process_goes_on_bit_equal(tmp_path, tiny, outcome, method):
     config = tiny(method, rounds=100_000)
     (tmp_path / "config.toml").write_text(config.to_toml())
     lines = kill_when_running(tmp_path / "config.toml", tmp_path / "cut")
-    config = replace(config, rounds=lines + 2)
+    config = config.replace(rounds=lines + 2)
     execute(config, tmp_path / "whole")
     execute(config, tmp_path / "cut", resume=True)
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from fedsift.errors import InputError, TooFewClients
 from fedsift.experiment.auditing import open_audit
-from fedsift.experiment.config import Config
+from fedsift.experiment.config import Config, read_by
 from fedsift.experiment.remote import execute_remotely
 from fedsift.experiment.run import execute
 from fedsift.experiment.setup import from_config, load_data
@@ -23,20 +23,24 @@ from fedsift.site.findings import Origin
 from fedsift.site.host import Holdings, Host
 from fedsift.site.sources import load_model
 
-TINY = Config(
-    clients=3,
-    samples_per_client=20,
-    validation_size=30,
-    test_size=40,
-    model="linear",
-    local_steps=2,
-    batch_size=8,
-    rate=5.0,
-    rounds=4,
-    checkpoint_every=1,
-    seed=2,
-).resolve()
+TINY = {
+    "clients": 3,
+    "samples_per_client": 20,
+    "validation_size": 30,
+    "test_size": 40,
+    "model": "linear",
+    "local_steps": 2,
+    "batch_size": 8,
+    "rate": 5.0,
+    "rounds": 4,
+    "checkpoint_every": 1,
+    "seed": 2,
+}
 RUNS = ("there", "here")
+
+
+def tiny(method="single-loop", **changes):
+    return Config.of(method=method, **{**read_by(method, TINY), **changes}).resolve()
 
 
 class Sites:
@@ -115,7 +119,7 @@ def _compare(here, there, sites, clients=3):
     ],
 )
 def test_remote_is_local(tmp_path, method, changes):
-    config = replace(TINY, method=method, **changes)
+    config = tiny(method, **changes)
     sites = Sites(config, tmp_path / "sites")
     there = _remote(config, tmp_path / "there", sites)
     here = _local(config, tmp_path / "here")
@@ -127,7 +131,7 @@ def test_remote_is_local(tmp_path, method, changes):
 
 
 def test_a_site_audits_its_own_labels_as_one_process_would(tmp_path):
-    config = replace(TINY, method="single-loop")
+    config = tiny()
     sites = Sites(config, tmp_path / "sites")
     _remote(config, tmp_path / "there", sites)
     _local(config, tmp_path / "here")
@@ -141,7 +145,7 @@ def test_a_site_audits_its_own_labels_as_one_process_would(tmp_path):
 
 
 def test_a_site_that_was_away_at_the_end_is_told_on_resume(tmp_path):
-    config = replace(TINY, method="single-loop", rounds=1)
+    config = tiny(rounds=1)
     sites = Sites(config, tmp_path / "sites")
     sites.silent = lambda node, about: node == 1 and about.action == "close"
     _remote(config, tmp_path / "run", sites)
@@ -157,7 +161,7 @@ def test_a_site_that_was_away_at_the_end_is_told_on_resume(tmp_path):
 def test_the_server_gets_counts_of_sites_that_allow_it_and_only_if_it_asks(
     tmp_path, asked, sharing, told
 ):
-    config = replace(TINY, method="single-loop", rounds=2, share_summary=asked)
+    config = tiny(rounds=2, share_summary=asked)
     _remote(config, tmp_path / "there", Sites(config, tmp_path / "sites", sharing))
     _local(replace(config, share_summary=True), tmp_path / "here")
     there, here = (json.loads((tmp_path / f / "summary.json").read_text()) for f in RUNS)
@@ -165,7 +169,7 @@ def test_the_server_gets_counts_of_sites_that_allow_it_and_only_if_it_asks(
 
 
 def test_a_round_goes_on_without_a_silent_client_and_says_so(tmp_path):
-    config = replace(TINY, method="single-loop")
+    config = tiny()
     sites = Sites(config, tmp_path / "sites")
     sites.silent = lambda node, about: node == 1 and about.action == "step" and about.round == 1
     summary = _remote(config, tmp_path / "run", sites)
@@ -176,7 +180,7 @@ def test_a_round_goes_on_without_a_silent_client_and_says_so(tmp_path):
 
 
 def test_a_run_that_broke_off_in_a_round_resumes_to_the_same_end(tmp_path):
-    config = replace(TINY, method="iter-sketch", iterations=3, min_clients=3)
+    config = tiny("iter-sketch", iterations=3, min_clients=3)
     sites = Sites(config, tmp_path / "sites")
     sites.silent = lambda node, about: (node, about.round, about.action) == (2, 2, "outer")
     with pytest.raises(TooFewClients):
@@ -188,7 +192,7 @@ def test_a_run_that_broke_off_in_a_round_resumes_to_the_same_end(tmp_path):
 
 
 def test_a_letter_of_another_round_changes_nothing(tmp_path):
-    config = replace(TINY, method="single-loop", rounds=2)
+    config = tiny(rounds=2)
     sites = Sites(config, tmp_path / "sites")
     pull = sites.pull
 

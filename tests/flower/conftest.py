@@ -27,7 +27,7 @@ def _one_thread():
 
 @pytest.fixture(scope="session")
 def config() -> Config:
-    return Config(dataset="digits", clients=3, rounds=5, seed=3, device="cpu").resolve()
+    return Config.of(dataset="digits", clients=3, rounds=5, seed=3, device="cpu").resolve()
 
 
 @pytest.fixture(scope="session")

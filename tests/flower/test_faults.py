@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -71,7 +70,7 @@ def start(tmp_path, config, write_sites):
     started = []
 
     def begin(*more, **changes):
-        settings = replace(config, method="single-loop", **changes)
+        settings = config.replace(method="single-loop", **changes)
         federation = Rehearsal(tmp_path, write_sites(settings, tmp_path / "data"))
         started.append(federation.__enter__())
         run = Run(federation, settings, *more)

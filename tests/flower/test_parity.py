@@ -1,7 +1,6 @@
 """A SuperLink with TLS and node authentication and 3 SuperNodes give what one process gives."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,7 @@ def deployed(tmp_path_factory, config, write_sites):
     with Rehearsal(folder, write_sites(config, folder / "data")) as federation:
         for method in METHODS:
             path = folder / f"{method}.toml"
-            path.write_text(replace(config, method=method).to_toml())
+            path.write_text(config.replace(method=method).to_toml())
             done = federation.submit(str(path), folder / "runs" / method)
             assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -33,7 +32,7 @@ def test_model_weights_and_figures_are_those_of_one_process(
     deployed, config, in_process, tmp_path, method
 ):
     there = deployed / "runs" / method
-    here = in_process(replace(config, method=method), tmp_path / "here")
+    here = in_process(config.replace(method=method), tmp_path / "here")
     summary = json.loads((there / "summary.json").read_text())
     assert {k: summary[k] for k in SAME} == {k: here[k] for k in SAME}
     assert summary["events"] == 0

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ def test_ten_simulated_clients_give_what_one_process_gives(
     config, write_sites, in_process, tmp_path
 ):
     pytest.importorskip("ray", reason="pip install 'flwr[simulation]'")
-    config = replace(config, clients=10, rounds=3, method="single-loop")
+    config = config.replace(clients=10, rounds=3, method="single-loop")
     write_sites(config, tmp_path / "sites")
     (tmp_path / "c.toml").write_text(config.to_toml())
     program = [sys.executable, "-m", "fedsift.flower.simulated"]

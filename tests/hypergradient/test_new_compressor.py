@@ -8,10 +8,18 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from fedsift.compress import COMPRESSORS, NoFeedback, Sparse, feedback_for, make_compressor
+from fedsift.compress import (
+    COMPRESSORS,
+    NoFeedback,
+    RateKeys,
+    Sparse,
+    feedback_for,
+    make_compressor,
+)
 from fedsift.compress.registry import Row
 from fedsift.hypergradient import Constant, Guard, Iterative, SolverState
 from fedsift.hypergradient.solver_step import update_v
+from fedsift.keys import BuildContext, Settings
 from fedsift.messages import Answers, Reply
 from fedsift.randomness import generator
 
@@ -62,11 +70,12 @@ class Unbiased(NoFeedback):
 
 @pytest.fixture
 def compressor(monkeypatch):
-    def at_rate(length, rate, _rows, seed):
-        return RandomK(length, int(length / rate), seed)
+    def build(settings, context):
+        return RandomK(context.length, int(context.length / settings[RateKeys].rate), context.seed)
 
-    monkeypatch.setitem(COMPRESSORS, "random-k", Row(RandomK, at_rate, Unbiased))
-    return make_compressor("random-k", D, rate=4, seed=3)
+    monkeypatch.setitem(COMPRESSORS, "random-k", Row(RandomK, build, Unbiased))
+    settings = Settings.of((RateKeys,), {"rate": 4})
+    return make_compressor("random-k", settings, BuildContext(D, seed=3))
 
 
 def test_it_runs_through_an_update_of_v(compressor):

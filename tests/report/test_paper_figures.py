@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from fedsift.algorithms.registry import METHODS as KNOWN
 from fedsift.errors import InputError
-from fedsift.experiment.methods import METHODS as KNOWN
 from fedsift.report.paper_figures import MARKERS, draw, select, write_figure
 from fedsift.report.paper_results import load_curves, markdown, table
 

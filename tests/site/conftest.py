@@ -9,20 +9,22 @@ import pytest
 import torch
 
 from fedsift.algorithms import Server, ServerState
+from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client, ClientState
 from fedsift.compress import wire
 from fedsift.experiment.config import Config
-from fedsift.experiment.methods import METHODS
 from fedsift.federation import LocalFederation
 from fedsift.federation.encoding import ABOUT, ENVELOPE, About, encode_request
 from fedsift.federation.remote import CLOSE, HELLO
+from fedsift.keys import BuildContext
 from fedsift.messages import Reply, Request
 from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.randomness import generator
 from fedsift.site.host import Holdings
 from fedsift.site.sources import load_model
 
-CONFIG = Config(method="single-loop", compressor="topk", rate=5.0, batch_size=4, seed=5)
+CONFIG = Config.of(method="single-loop", compressor="topk", rate=5.0, batch_size=4, seed=5)
+BOOTSTRAP = CONFIG.value("bootstrap")
 ROUNDS = 6
 
 
@@ -45,7 +47,7 @@ class Case:
 
     def hello(self, next_round=0, **changes):
         settings = {"seed": 5, "l2": CONFIG.l2, "initial_weight": 1.0, "parameters": 15}
-        settings["bootstrap"] = CONFIG.bootstrap
+        settings["bootstrap"] = BOOTSTRAP
         settings |= {"classes": 3, "model": "linear", "attempt": str(next(self.attempts))}
         about = About("run", next_round, 0, HELLO)
         envelope = wire.encode({**settings, **changes, "next_round": next_round})
@@ -69,10 +71,10 @@ def case(tmp_path):
     inputs = torch.randn(12, 4, generator=generator(0, "inputs"))
     labels = torch.randint(3, (12,), generator=generator(0, "labels"))
     module = load_model("auto", (4,))
-    problem = Reweighting(FlatModel(module("linear", 3)), l2=CONFIG.l2, bootstrap=CONFIG.bootstrap)
+    problem = Reweighting(FlatModel(module("linear", 3)), l2=CONFIG.l2, bootstrap=BOOTSTRAP)
     batch = LabelledBatch.of(inputs, labels)
     federation = Recorder([Client(0, problem, batch, 5)], pool=False)
-    algorithm = METHODS[CONFIG.method].build(CONFIG, 15)
+    algorithm = METHODS[CONFIG.method].build(CONFIG.settings, BuildContext(15, CONFIG.seed))
     state = ServerState(problem.model.initial())
     for k in range(ROUNDS):
         _, state = algorithm.round(federation, Server(problem, batch, seed=5), state, k)

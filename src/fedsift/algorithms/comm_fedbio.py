@@ -14,10 +14,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedsift.algorithms.fedavg import draw_cohort, train_round
+from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_head_start
+from fedsift.algorithms.fedavg import draw_cohort, local_of, train_round
+from fedsift.algorithms.method import Method
 from fedsift.algorithms.outer_step import OuterSchedule, OuterStep, TotalSamples
-from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.hypergradient import Estimate, Estimator, Point
+from fedsift.hypergradient.settings import EstimatorRow
+from fedsift.keys import BuildContext, Settings
 from fedsift.messages import Cohort, Federation, Request, scalars_of
 from fedsift.problem import outer_gradients
 from fedsift.problem.sgd import LocalSteps
@@ -73,3 +77,15 @@ class CommFedBiO:
             return None
         hypergradient = gx - answers.mean("cross")
         return server.problem.project(point.x - move.change(hypergradient))
+
+
+def with_estimator(row: EstimatorRow) -> Method:
+    """Return the method that is Algorithm 1 with an estimator of the table."""
+
+    def build(settings: Settings, context: BuildContext) -> Algorithm:
+        estimator = row.build(settings, context)
+        algorithm = CommFedBiO(estimator, local_of(settings), outer_of(settings))
+        return with_head_start(settings, algorithm)
+
+    groups = (*BILEVEL, *row.groups)
+    return Method(row.text, groups, build, learns_weights=True, weighting=weighting_of)

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedsift.algorithms.fedavg import draw_cohort, next_y
+from fedsift.algorithms.fedavg import LocalKeys, draw_cohort, local_of, next_y
+from fedsift.algorithms.method import Method
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.keys import BuildContext, Settings
 from fedsift.messages import Federation, Request, scalars_of
 from fedsift.problem.sample_losses import sample_losses
 from fedsift.problem.sgd import LocalSteps
@@ -51,3 +53,16 @@ class Disagreement:
             "judged": sum(answers.numbers("judged")),  # clients
         }
         return RoundInfo(metrics, answers.events), ServerState(y, state.x, state.solver)
+
+
+def build(settings: Settings, context: BuildContext) -> Disagreement:  # noqa: ARG001
+    """Build it from its keys."""
+    return Disagreement(local_of(settings))
+
+
+METHOD = Method(
+    "FedAvg; a label is suspect where the best model predicts another class",
+    (LocalKeys,),
+    build,
+    learns_weights=True,
+)

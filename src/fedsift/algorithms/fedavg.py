@@ -9,12 +9,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from fedsift.algorithms.method import Method
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.errors import RunError
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Answers, Cohort, Federation, Request, sample_cohort, scalars_of
 from fedsift.problem.sgd import LocalSteps
 
@@ -57,3 +60,33 @@ def next_y(state: ServerState, answers: Answers, local: LocalSteps, k: int) -> T
             f"the model is no longer finite after round {k + 1}; lower inner_lr (now {local.lr:g})"
         )
     return y
+
+
+@dataclass(frozen=True)
+class LocalKeys(Keys):
+    """The local steps of every method."""
+
+    table: ClassVar[str] = "inner"
+    local_steps: int = key(5, "local steps T per round", low=1)
+    inner_lr: float = key(0.1, "inner step size γ", low=0, open_low=True)
+    batch_size: int = key(64, "samples per local step; 0: all", low=0)
+
+
+def local_of(settings: Settings) -> LocalSteps:
+    """Return the local steps that the keys describe."""
+    own = settings[LocalKeys]
+    return LocalSteps(own.local_steps, own.inner_lr, own.batch_size)
+
+
+def build(settings: Settings, context: BuildContext) -> FedAvg:  # noqa: ARG001
+    """Build FedAvg from its keys."""
+    return FedAvg(local_of(settings))
+
+
+FEDAVG = Method("plain federated averaging on the labels as they are", (LocalKeys,), build)
+ORACLE = Method(
+    "federated averaging on the correctly labelled samples only",
+    (LocalKeys,),
+    build,
+    needs_truth=True,
+)

@@ -14,12 +14,15 @@ then are FedAvg's, and so is the round.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fedsift.algorithms.fedavg import draw_cohort, next_y
+from fedsift.algorithms.fedavg import LocalKeys, draw_cohort, local_of, next_y
+from fedsift.algorithms.method import Method
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Answers, Federation, Request, scalars_of
 from fedsift.problem.sample_losses import sample_losses
 from fedsift.problem.sgd import LocalSteps
@@ -70,3 +73,19 @@ def _weighed(answers: Answers, trust: Tensor) -> Answers:
         return answers
     weights = [r.num_samples * c for r, c in zip(answers.replies, trust.tolist(), strict=True)]
     return replace(answers, weights=tuple(weights))
+
+
+@dataclass(frozen=True)
+class FocusKeys(Keys):
+    """The credibility of FOCUS."""
+
+    table: ClassVar[str] = "outer"
+    focus_alpha: float = key(1.0, "α: how fast a client's credibility falls with its loss", low=0)
+
+
+def build(settings: Settings, context: BuildContext) -> Focus:  # noqa: ARG001
+    """Build it from its keys."""
+    return Focus(local_of(settings), settings[FocusKeys].focus_alpha)
+
+
+METHOD = Method("FedAvg with clients weighed by their credibility", (LocalKeys, FocusKeys), build)

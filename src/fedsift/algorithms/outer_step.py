@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from fedsift.algorithms.state import Server
 from fedsift.errors import ConfigError
+from fedsift.keys import Keys, key
 from fedsift.messages import scalar
 
 
@@ -82,3 +83,16 @@ class OuterStep:
     def at_round(self, server: Server, y: Tensor, k: int) -> Move:  # noqa: ARG002
         """Return the step of round k."""
         return Move(self.lr, self.rule)
+
+
+@dataclass(frozen=True)
+class OuterKeys(Keys):
+    """The outer step."""
+
+    table: ClassVar[str] = "outer"
+    outer_lr: float = key(0.1, "outer step size η", low=0, open_low=True)
+    outer_rule: str = key(
+        "scale-free",
+        "scale-free divides the hypergradient by its root mean square; gradient does not",
+        choices=lambda: tuple(OUTER_RULES),
+    )

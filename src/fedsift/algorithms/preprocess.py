@@ -18,14 +18,17 @@ the opening keeps all its samples; one that would keep none keeps the one of low
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fedsift.algorithms.clean_set import fit, split_validation
-from fedsift.algorithms.fedavg import draw_cohort, next_y
+from fedsift.algorithms.fedavg import LocalKeys, draw_cohort, local_of, next_y
+from fedsift.algorithms.method import Method
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.compress import Payload
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Cohort, Federation, Request, scalars_of
 from fedsift.problem.sample_losses import sample_losses
 from fedsift.problem.sgd import LocalSteps
@@ -122,3 +125,31 @@ def find_threshold(counts: Tensor, edges: Tensor, reference: Tensor) -> tuple[fl
     distances = (truncated - wanted).abs().amax(dim=1)
     best = int(distances.nan_to_num(nan=torch.inf).argmin())  # 0/0: nothing up to that edge
     return float(edges[best]), float(distances[best])
+
+
+@dataclass(frozen=True)
+class PreprocessKeys(Keys):
+    """The benchmark model and what it removes."""
+
+    table: ClassVar[str] = "outer"
+    preprocess_steps: int = key(500, "steps of SGD that train the benchmark model", low=1)
+    preprocess_threshold: float = key(
+        0.0,
+        "largest loss of a sample that is kept; 0: chosen by the Kolmogorov-Smirnov distance",
+        low=0,
+    )
+
+
+def build(settings: Settings, context: BuildContext) -> Preprocess:  # noqa: ARG001
+    """Build it from its keys."""
+    local, own = local_of(settings), settings[PreprocessKeys]
+    benchmark = replace(local, steps=own.preprocess_steps)
+    return Preprocess(local, benchmark, own.preprocess_threshold)
+
+
+METHOD = Method(
+    "FedAvg on the samples on which a benchmark model has a low loss",
+    (LocalKeys, PreprocessKeys),
+    build,
+    learns_weights=True,
+)

@@ -20,16 +20,30 @@ leaves out stays in the next difference, so the error feedback is in the differe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor
 
-from fedsift.algorithms.fedavg import draw_cohort, next_y
+from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_head_start
+from fedsift.algorithms.fedavg import draw_cohort, local_of, next_y
+from fedsift.algorithms.method import Method
 from fedsift.algorithms.outer_step import OuterSchedule, OuterStep, TotalSamples
-from fedsift.algorithms.state import RoundInfo, Server, ServerState
-from fedsift.compress import Compressor, Feedback, Payload
+from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
+from fedsift.compress import (
+    COMPRESSORS,
+    Compressor,
+    Feedback,
+    Payload,
+    RateKeys,
+    compressor_groups,
+    feedback_for,
+    make_compressor,
+)
 from fedsift.hypergradient import CurvatureSettings, Guard, SolverState
 from fedsift.hypergradient.products import Compression
+from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of
 from fedsift.hypergradient.solver_step import step_back, update_v
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Federation, Request, Versioned, scalars_of
 from fedsift.problem import outer_gradients
 from fedsift.problem.sgd import LocalSteps
@@ -112,3 +126,44 @@ class SingleLoop:
         difference = self.downlink.compress(v - solver.sent)
         sent = solver.sent + self.downlink.decompress(difference)
         return Versioned(sent, version, difference), replace(solver, sent=sent, version=version)
+
+
+@dataclass(frozen=True)
+class CompressorKeys(Keys):
+    """What compresses the clients' products."""
+
+    table: ClassVar[str] = "solver"
+    compressor: str = key(
+        "auto",
+        "compressor of the clients' products; auto: topk if all clients take part, else "
+        "count-sketch",
+        choices=lambda: ("auto", *COMPRESSORS),
+    )
+
+
+def build(settings: Settings, context: BuildContext) -> Algorithm:
+    """Build it from its keys."""
+    name = settings[CompressorKeys].compressor
+    if name == "auto":
+        # Top-k's error is kept by the client: it grows old between two cohorts, and takes memory.
+        name = "count-sketch" if context.cohort else "topk"
+    algorithm = SingleLoop(
+        feedback_for(make_compressor(name, settings, context)),
+        make_compressor("topk", settings, context),
+        settings[StepKeys].solver_lr,
+        curvature_of(settings),
+        local_of(settings),
+        outer_of(settings),
+    )
+    return with_head_start(settings, algorithm)
+
+
+# Rate first: the downlink reads it whatever the compressor of the products is.
+_SOLVER = dict.fromkeys((RateKeys, CompressorKeys, *compressor_groups(), StepKeys, CurvatureKeys))
+METHOD = Method(
+    "ours: Algorithm 1 in one exchange per round",
+    (*BILEVEL, *_SOLVER),
+    build,
+    learns_weights=True,
+    weighting=weighting_of,
+)

@@ -15,8 +15,8 @@ A label ℓ of a site is right with probability 1 − ρ; if wrong, all other cl
 
 No true label is used. δ cannot be measured without the truth: for a model that is always right it
 is a constant with a spread, chosen on simulated noise (``docs/audit.md``), and the spread widens
-the intervals. The weights are learned on the validation set, and half of it may have given the model
-its start: the fitted temperature is too low, and raised by a constant share. A model that has
+the intervals. The weights are learned on the validation set, and half of it may have given the
+model its start: the fitted temperature is too low, and raised by a constant share. A model that has
 learned little cannot have memorised labels, so all of this shrinks with the fourth power of
 its accuracy above chance on the validation set.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +42,11 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Run the methods, print a table, write a report."""
-    run = Config(rounds=options.rounds, seed=options.seed)
+    run = Config.of(rounds=options.rounds, seed=options.seed)
     print("10 sites with 100 images each; 40 % of the labels are wrong; 200 clean images help.")
     folders, summaries = [], []
     for method in METHODS:
-        config = replace(run, method=method)
+        config = run.replace(method=method)
         folder = options.out / method
         if _is_demo(folder, config):
             shutil.rmtree(folder)  # start anew
@@ -65,4 +64,4 @@ def _is_demo(folder: Path, config: Config) -> bool:
     if not (folder / "config.toml").exists():
         return False
     old = read_config(folder)
-    return old == replace(config, rounds=old.rounds, seed=old.seed).resolve()
+    return old == config.replace(rounds=old.rounds, seed=old.seed).resolve()

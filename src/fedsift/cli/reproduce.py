@@ -72,7 +72,11 @@ def add(commands: Any) -> None:
         "--paper-steps", action="store_true", help="inner step 0.01 and batch 256 or 32, literally"
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other key of a run"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any other key, for the methods that read it",
     )
     parser.add_argument("--list", action="store_true", help="print the runs and stop")
     parser.add_argument(

@@ -2,6 +2,7 @@
 
 payload           what a compressor is and what it sends
 identity, topk, count_sketch
+settings          the key that they share
 registry          the table of compressors, by name
 error_feedback    where the error of compression is remembered; of the sketch: sketch_feedback
 sparse_embedding  the random matrices S_1, S_2 of the non-iterative estimator
@@ -18,11 +19,12 @@ from fedsift.compress.identity import Identity
 from fedsift.compress.payload import Compressor, Payload, Sketch, Sparse, rate_of
 from fedsift.compress.registry import (
     COMPRESSORS,
-    CompressorName,
+    compressor_groups,
     feedback_for,
     from_spec,
     make_compressor,
 )
+from fedsift.compress.settings import RateKeys
 from fedsift.compress.sketch_feedback import SketchFeedback
 from fedsift.compress.sparse_embedding import SparseEmbedding
 from fedsift.compress.topk import TopK
@@ -31,17 +33,18 @@ __all__ = [
     "COMPRESSORS",
     "ClientFeedback",
     "Compressor",
-    "CompressorName",
     "CountSketch",
     "Feedback",
     "Identity",
     "NoFeedback",
     "Payload",
+    "RateKeys",
     "Sketch",
     "SketchFeedback",
     "Sparse",
     "SparseEmbedding",
     "TopK",
+    "compressor_groups",
     "feedback_for",
     "from_spec",
     "make_compressor",

@@ -19,17 +19,19 @@ Working memory is O(d) and a block of constant size, never r * d: cells are hash
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from fedsift.compress.hashing import HashFamily, check_length
 from fedsift.compress.payload import Payload, Sketch, check_at_least, check_vector
+from fedsift.compress.settings import RateKeys
 from fedsift.compress.topk import largest
 from fedsift.errors import InputError
+from fedsift.keys import BuildContext, Keys, Settings, key
 
 
 @dataclass(frozen=True)
@@ -162,3 +164,22 @@ def _median(values: Tensor) -> Tensor:
             low, high = rows[j], rows[j + 1]
             rows[j], rows[j + 1] = torch.minimum(low, high), torch.maximum(low, high)
     return rows[lower] if lower == upper else (rows[lower] + rows[upper]) / 2
+
+
+@dataclass(frozen=True)
+class SketchKeys(Keys):
+    """The shape of the count sketch."""
+
+    table: ClassVar[str] = "solver"
+    sketch_rows: int = key(5, "rows of the count-sketch", low=1, high=99)
+    heavy: int = key(
+        0, "how many of the largest entries a count-sketch recovers; 0: its columns // 16", low=0
+    )
+
+
+def build(settings: Settings, context: BuildContext) -> CountSketch:
+    """Build it from its keys, with the seed of the run."""
+    own = settings[SketchKeys]
+    rate = settings[RateKeys].rate
+    sketch = CountSketch.at_rate(context.length, rate, own.sketch_rows, context.seed)
+    return replace(sketch, heavy=own.heavy or None)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fedsift.compress.payload import Payload, check_at_least, check_vector
 from fedsift.errors import InputError
+from fedsift.keys import BuildContext, Settings
 
 
 @dataclass(frozen=True)
@@ -42,3 +43,8 @@ class Identity:
     def spec(self) -> dict[str, int | str]:
         """Return the name and the length."""
         return {"name": "identity", "length": self.length}
+
+
+def build(settings: Settings, context: BuildContext) -> Identity:  # noqa: ARG001
+    """Build it; it has no keys."""
+    return Identity(context.length)

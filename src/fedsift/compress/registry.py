@@ -1,50 +1,52 @@
 """The table of compressors: a new one is one file and one row here.
 
-A row says how to build the compressor from a rate, how to rebuild it from its `spec()`, and where
-its error memory lives. The contract tests run over every row.
+A row says how to build the compressor from its keys, how to rebuild it from its `spec()`, and
+where its error memory lives. The contract tests run over every row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-from fedsift.compress.count_sketch import CountSketch
+from fedsift.compress import count_sketch, identity, topk
+from fedsift.compress.count_sketch import CountSketch, SketchKeys
 from fedsift.compress.error_feedback import ClientFeedback, Feedback, NoFeedback
 from fedsift.compress.identity import Identity
 from fedsift.compress.payload import Compressor
+from fedsift.compress.settings import RateKeys
 from fedsift.compress.sketch_feedback import SketchFeedback
 from fedsift.compress.topk import TopK
 from fedsift.errors import InputError
-
-CompressorName: TypeAlias = Literal["identity", "topk", "count-sketch"]
+from fedsift.keys import BuildContext, Keys, Settings
 
 
 @dataclass(frozen=True)
 class Row:
-    """One compressor: its class, its constructor from (length, rate, rows, seed), its feedback."""
+    """One compressor: its class, how it is built and from which keys, its feedback."""
 
     kind: Callable[..., Compressor]
-    at_rate: Callable[[int, float, int, int], Compressor]
+    build: Callable[[Settings, BuildContext], Compressor]
     feedback: Callable[[Any], Feedback]
+    groups: tuple[type[Keys], ...] = (RateKeys,)
 
 
-COMPRESSORS: Mapping[str, Row] = {
-    "identity": Row(Identity, lambda length, *_: Identity(length), NoFeedback),
-    "topk": Row(TopK, lambda length, rate, *_: TopK.at_rate(length, rate), ClientFeedback),
-    "count-sketch": Row(CountSketch, CountSketch.at_rate, SketchFeedback),
+COMPRESSORS: dict[str, Row] = {
+    "identity": Row(Identity, identity.build, NoFeedback, groups=()),
+    "topk": Row(TopK, topk.build, ClientFeedback),
+    "count-sketch": Row(CountSketch, count_sketch.build, SketchFeedback, (RateKeys, SketchKeys)),
 }
 
 
-def make_compressor(
-    name: CompressorName, length: int, rate: float, rows: int = 5, seed: int = 0
-) -> Compressor:
-    """Build a compressor by name at a compression rate d / numbers.
+def make_compressor(name: str, settings: Settings, context: BuildContext) -> Compressor:
+    """Build a compressor by name; the settings have at least the groups of its row."""
+    return _row(name).build(settings, context)
 
-    `identity` ignores the rate; `rows` and `seed` are for the count sketch.
-    """
-    return _row(name).at_rate(length, rate, rows, seed)
+
+def compressor_groups() -> tuple[type[Keys], ...]:
+    """Return the groups of all compressors, for a method that lets the user choose one."""
+    return tuple(dict.fromkeys(group for row in COMPRESSORS.values() for group in row.groups))
 
 
 def from_spec(spec: Mapping[str, int | str]) -> Compressor:

@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 
 from fedsift.compress.payload import Payload, Sparse, check_at_least, check_vector
+from fedsift.compress.settings import RateKeys
 from fedsift.errors import InputError
+from fedsift.keys import BuildContext, Settings
 
 
 def largest(g: Tensor, k: int) -> Tensor:
@@ -91,3 +93,8 @@ class TopK:
     def spec(self) -> dict[str, int | str]:
         """Return the name, the length and k."""
         return {"name": "topk", "length": self.length, "k": self.k}
+
+
+def build(settings: Settings, context: BuildContext) -> TopK:
+    """Build it from its keys."""
+    return TopK.at_rate(context.length, settings[RateKeys].rate)

@@ -12,20 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from fedsift.algorithms import CommFedBiO, LocalSteps, OuterStep, RoundInfo, Server, ServerState
+from fedsift.algorithms.registry import METHODS
 from fedsift.audit import SiteAudit, SiteSummary
 from fedsift.data import ClientData, FederatedData
 from fedsift.errors import ConfigError, DataError
 from fedsift.experiment.auditing import audit_client, calibrate
-from fedsift.experiment.config import KEYS, from_mapping
+from fedsift.experiment.common_keys import DataKeys, RunKeys
+from fedsift.experiment.config import all_keys, from_mapping
 from fedsift.experiment.loop import rounds as run_rounds
-from fedsift.experiment.methods import METHODS
 from fedsift.experiment.setup import Setup, from_data
 from fedsift.hypergradient import Estimator
+from fedsift.keys import keys_of
 from fedsift.messages import Federation
 from fedsift.problem import FlatModel, Problem
 
-_FIT_TABLES = {"model", "federation", "inner", "outer", "solver"}
-FIT_KEYS = tuple(n for n, s in KEYS.items() if s.metadata["table"] in _FIT_TABLES and n != "model")
+# ``simulate`` has the data and the model, and ``fit`` names those of the run that it takes.
+NOT_SETTINGS = {*keys_of(RunKeys, DataKeys), "model"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +138,12 @@ def fit(
 
     ``observe`` is called with the record of every round, for a progress bar or a log.
     """
-    if unknown := [name for name in settings if name not in FIT_KEYS]:
-        raise ConfigError(f"fit has no setting '{unknown[0]}'; it takes {', '.join(FIT_KEYS)}")
     run = {"method": method, "rounds": rounds, "seed": seed, "device": device}
+    known = from_mapping(run, "fit").values()
+    for name in settings:
+        if name not in all_keys() or name in NOT_SETTINGS:
+            takes = ", ".join(key for key in known if key not in NOT_SETTINGS)
+            raise ConfigError(f"fit has no setting '{name}'; {method} takes {takes}")
     setup = from_data(from_mapping({**run, **settings}, "fit"), federation.data, federation.model)
     state, records = setup.initial_state(), []
     for done in run_rounds(setup, state, 0):

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedsift.algorithms import ServerState
 from fedsift.errors import InputError
-from fedsift.experiment.config import KEYS, Config
+from fedsift.experiment.config import Config
 from fedsift.files import write_atomically
 from fedsift.hypergradient import SolverState
 from fedsift.messages import Snapshot, Traffic
@@ -75,7 +75,7 @@ def load_latest(folder: Path, config: Config, device: Any = "cpu") -> Checkpoint
 
 def fingerprint(config: Config) -> str:
     """Hash what a resumed run must share with the run it continues."""
-    kept = {name: getattr(config, name) for name in KEYS if name not in MAY_CHANGE}
+    kept = {name: v for name, v in config.values().items() if name not in MAY_CHANGE}
     return hashlib.sha256(json.dumps(kept).encode()).hexdigest()
 
 

@@ -17,18 +17,17 @@ hypergradient only; ``single-loop`` is ours and takes the project's defaults.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from fedsift.data import DATASETS, available
+from fedsift.algorithms.registry import METHODS
+from fedsift.data import DATASETS, SPLITS, available
 from fedsift.errors import ConfigError
-from fedsift.experiment.config import Config, from_mapping
-from fedsift.experiment.methods import METHODS
+from fedsift.experiment.config import Config, from_mapping, method_keys, read_by, unread
+from fedsift.keys import hint
 
-SPLITS = ("iid", "non-iid")
 RATE = 20.0
 RATES = (1.0, 10.0, 100.0, 1000.0)
 OF_THE_PAPER = ("iter-topk", "iter-sketch", "non-iter")
@@ -127,30 +126,42 @@ def plan(
     for key in given.keys() & DECIDED.keys():
         raise ConfigError(f"--set {key} would mix runs up; it is decided by {DECIDED[key]}")
     datasets = _known("--datasets", datasets or data_for(figure, scale), DATASETS)
-    splits = _known("--splits", splits or SPLITS, SPLITS)
+    splits = _known("--splits", splits or tuple(SPLITS), SPLITS)
     methods = _known("--methods", methods or drawn.methods, METHODS)
-    if figure != "fig1" and (unable := [m for m in methods if not METHODS[m].learns_weights]):
-        raise ConfigError(f"{figure} shows F1, but {unable[0]} learns no weights; leave it out")
+    _check_methods(figure, methods)
     if strange := [rate for rate in rates if rate not in drawn.rates]:
         known = ", ".join(f"{rate:g}" for rate in drawn.rates)
         raise ConfigError(f"--rates has {strange[0]:g}; {figure} has {known}")
+    for key in given:
+        if not any(key in method_keys(method) for method in methods):
+            raise unread(key, *methods)
     grid = product(datasets, splits, methods, rates or drawn.rates, seeds or sizes.seeds)
-    jobs = []
+    jobs: dict[str, Job] = {}  # by name: one run for all rates where the method has none
     for dataset, split, method, rate, seed in grid:
         keys = {"dataset": dataset, "split": split, "method": method, "seed": seed, "rate": rate}
         keys |= PAPER_PLAIN if method in OF_THE_PAPER else {}
         keys |= {**sizes.keys, **sizes.by_dataset.get(dataset, {})}
         keys |= PAPER_STEPS[dataset] if paper_steps else {}
         keys |= {} if rounds is None else {"rounds": rounds}
-        config = from_mapping(keys | given, "command line")
-        jobs.append(Job(run_name(config), config))
-    return jobs
+        config = from_mapping(read_by(method, keys | given), "command line")
+        jobs[run_name(config)] = Job(run_name(config), config)
+    return list(jobs.values())
 
 
 def run_name(config: Config) -> str:
     """Name a run by what the figures vary."""
-    rate = "" if config.rate == RATE else f"-rate{config.rate:g}"
-    return f"{config.dataset}-{config.split}-{config.method}{rate}-s{config.seed}"
+    rate = config.value("rate")
+    shown = "" if rate in (None, RATE) else f"-rate{rate:g}"
+    return f"{config.dataset}-{config.split}-{config.method}{shown}-s{config.seed}"
+
+
+def _check_methods(figure: str, methods: Sequence[str]) -> None:
+    """Refuse methods that have nothing to show in a figure."""
+    for method in methods if figure != "fig1" else ():
+        if not METHODS[method].learns_weights:
+            raise ConfigError(f"{figure} shows F1, but {method} learns no weights; leave it out")
+        if not METHODS[method].reads("rate"):
+            raise ConfigError(f"{figure} varies the rate, but {method} has none; leave it out")
 
 
 def _known(
@@ -158,7 +169,6 @@ def _known(
 ) -> list[str]:
     for name in given:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
-            raise ConfigError(f"{option} has '{name}'; choose from {', '.join(known)}{hint}")
+            choose = f"choose from {', '.join(known)}{hint(name, known)}"
+            raise ConfigError(f"{option} has '{name}'; {choose}")
     return list(dict.fromkeys(given))

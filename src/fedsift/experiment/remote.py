@@ -64,8 +64,8 @@ def execute_remotely(
         settings: dict[str, Scalar] = {
             "seed": config.seed,
             "l2": config.l2,
-            "initial_weight": config.initial_weight,
-            "bootstrap": config.bootstrap,
+            "initial_weight": setup.weighting.initial_weight,
+            "bootstrap": setup.weighting.bootstrap,
             "parameters": setup.model.length,
             "classes": setup.data.classes,
             "model": "" if place is not None and place.own_model else config.model,

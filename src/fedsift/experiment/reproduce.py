@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsift.errors import InputError
-from fedsift.experiment.config import KEYS, Config
+from fedsift.experiment.config import Config
 from fedsift.experiment.paper_grid import Job
 from fedsift.experiment.run import Observer, execute, read_config
 from fedsift.experiment.run_folder import RunFolder
@@ -46,8 +46,8 @@ def progress_of(job: Job, out: Path) -> Progress:
     if not folder.config.exists():
         return Progress(0, total, finished=False)
     old, new = read_config(folder.path), job.config.resolve()
-    for name in KEYS:
-        was, now = getattr(old, name), getattr(new, name)
+    for name in old.values() | new.values():
+        was, now = old.value(name), new.value(name)
         if was != now and name not in INDIFFERENT:
             raise InputError(
                 f"{folder.path} holds a run with {name} = {was!r}, not {now!r}; choose another "
@@ -95,7 +95,7 @@ def result_of(folder: Path) -> dict[str, Any]:
 
 def differences(config: Config) -> dict[str, Any]:
     """Return what a run is, and the keys in which it departs from the defaults."""
-    identity = {name: getattr(config, name) for name in IDENTITY}
-    usual = Config(**identity).resolve()
-    changed = [name for name in KEYS if getattr(config, name) != getattr(usual, name)]
-    return identity | {name: getattr(config, name) for name in changed}
+    values = config.values()
+    identity = {name: values[name] for name in IDENTITY if name in values}
+    usual = Config.of(**identity).resolve().values()
+    return identity | {name: value for name, value in values.items() if value != usual[name]}

@@ -16,7 +16,7 @@ from fedsift.errors import InputError
 from fedsift.experiment import checkpoint
 from fedsift.experiment.auditing import write_audits
 from fedsift.experiment.checkpoint import Checkpoint
-from fedsift.experiment.config import KEYS, Config, from_mapping, read_toml
+from fedsift.experiment.config import Config, from_mapping, read_toml
 from fedsift.experiment.loop import rounds
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.setup import Setup, from_config
@@ -58,8 +58,8 @@ def read_config(out: Path) -> Config:
 
 def _check_same(out: Path, old: Config, new: Config) -> None:
     """Refuse to continue a run with another configuration than it was started with."""
-    for name in KEYS:
-        was, now = getattr(old, name), getattr(new, name)
+    for name in old.values() | new.values():
+        was, now = old.value(name), new.value(name)
         if was != now and name not in checkpoint.MAY_CHANGE:
             raise InputError(
                 f"{out} was run with {name} = {was!r}, not {now!r}, and cannot be resumed with it; "
@@ -132,10 +132,10 @@ def hypergradient_summary(setup: Setup, last: dict[str, Any]) -> dict[str, Any] 
         return None
     config = setup.config
     return {
-        "iterations": config.iterations if config.method.startswith("iter-") else 1,
+        "iterations": config.value("iterations") or 1,
         "residual": last.get("residual"),
-        "rate": config.rate,
-        "curvature": config.curvature,
+        "rate": config.value("rate"),
+        "curvature": config.value("curvature"),
     }
 
 

@@ -11,12 +11,14 @@ from torch import Tensor, nn
 
 from fedsift import device
 from fedsift.algorithms import Algorithm, Server, ServerState
+from fedsift.algorithms.method import Method, Weighting
+from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client
 from fedsift.data import ClientData, FederatedData, apply_corrections, build
 from fedsift.errors import ConfigError, DataError
 from fedsift.experiment.config import Config
-from fedsift.experiment.methods import METHODS
 from fedsift.federation import LocalFederation
+from fedsift.keys import BuildContext
 from fedsift.messages import Federation
 from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.problem.networks import build_model
@@ -43,9 +45,19 @@ class Setup:
         return self.model.initial().device
 
     @property
+    def method(self) -> Method:
+        """The method's row of the table."""
+        return METHODS[self.config.method]
+
+    @property
+    def weighting(self) -> Weighting:
+        """Where the weights start, and what they do to the loss."""
+        return self.method.weighting(self.config.settings)
+
+    @property
     def learns_weights(self) -> bool:
         """True if the method gives every sample a weight."""
-        return METHODS[self.config.method].learns_weights
+        return self.method.learns_weights
 
     @property
     def sees_weights(self) -> bool:
@@ -114,8 +126,9 @@ def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
     _check_cohort(config, len(data.clients))
     where = device.resolve(config.device)
     model = FlatModel(module, where)
-    problem = Reweighting(model, config.l2, config.initial_weight, config.bootstrap)
     method = METHODS[config.method]
+    weighting = method.weighting(config.settings)
+    problem = Reweighting(model, config.l2, weighting.initial_weight, weighting.bootstrap)
     clients = _clean_only(data.clients) if method.needs_truth else data.clients
     members = [
         Client(m, problem, _samples(client.inputs, client.labels, where), config.seed)
@@ -128,7 +141,8 @@ def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
         min_clients=config.min_clients,
         seed=config.seed,
     )
-    algorithm = method.build(config, model.length)
+    context = BuildContext(model.length, config.seed, config.cohort)
+    algorithm = method.build(config.settings, context)
     return Setup(config, data, model, LocalFederation(members), server, algorithm)
 
 

@@ -119,7 +119,7 @@ def non_iterative_errors(size: Size, length: int = 60) -> dict[str, Any]:
 
 def sparsity(size: Size) -> dict[str, Any]:
     """Return shares of the squared norm in the d / rate largest entries, and the stable rank."""
-    config = Config(
+    config = Config.of(
         method="iter-sketch",
         rounds=size.training,
         eval_every=size.training,

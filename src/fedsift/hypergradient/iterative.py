@@ -17,15 +17,25 @@ keeps v and e across calls. Damping and divergence are dealt with in ``solver_st
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fedsift.compress import Feedback
+from fedsift.compress import COMPRESSORS, Feedback, feedback_for, make_compressor
 from fedsift.hypergradient.estimate import CurvatureSettings, Estimate, Point, SolverState
 from fedsift.hypergradient.products import Compression, exact_residual, product_request
+from fedsift.hypergradient.settings import (
+    CurvatureKeys,
+    EstimatorRow,
+    ResidualKeys,
+    StepKeys,
+    curvature_of,
+)
 from fedsift.hypergradient.solver_step import NEGATIVE, Guard, Update, step_back, update_v
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Answers, Cohort, sample_cohort
 
 
@@ -160,3 +170,51 @@ def _failed(b: Tensor, sentence: str, events: list[str]) -> Estimate:
         advice=sentence,
         events=(*events, sentence),
     )
+
+
+@dataclass(frozen=True)
+class IterativeKeys(Keys):
+    """The loop of Algorithm 2."""
+
+    table: ClassVar[str] = "solver"
+    iterations: int = key(1, "solver iterations I per round", low=1)
+    schedule: str = key(
+        "constant",
+        "step size of iteration i; constant: solver_lr; theorem: 8 / (mu (i + shift)), and v is "
+        "averaged",
+        choices=lambda: tuple(SCHEDULES),
+    )
+    mu: float = key(1e-3, "μ of the schedule 'theorem'", low=0, open_low=True)
+    shift: float = key(1e4, "a of the schedule 'theorem'", low=1)
+    warm_start: bool = key(True, "keep v and its error between rounds")
+    resample: bool = key(False, "draw new clients for every solver iteration")
+
+
+SCHEDULES: dict[str, Callable[[Settings], Constant | Theorem]] = {
+    "constant": lambda settings: Constant(settings[StepKeys].solver_lr),
+    "theorem": lambda settings: Theorem(settings[IterativeKeys].mu, settings[IterativeKeys].shift),
+}
+
+
+def with_compressor(name: str, text: str) -> EstimatorRow:
+    """Return the row of Algorithm 2 with a compressor of the table."""
+
+    def build(settings: Settings, context: BuildContext) -> Iterative:
+        own = settings[IterativeKeys]
+        return Iterative(
+            feedback_for(make_compressor(name, settings, context)),
+            own.iterations,
+            SCHEDULES[own.schedule](settings),
+            curvature_of(settings),
+            warm_start=own.warm_start,
+            resample=own.resample,
+            check_residual=settings[ResidualKeys].check_residual,
+            seed=context.seed,
+        )
+
+    groups = (IterativeKeys, StepKeys, CurvatureKeys, ResidualKeys)
+    return EstimatorRow(text, (*COMPRESSORS[name].groups, *groups), build)
+
+
+ITER_TOPK = with_compressor("topk", "Comm-FedBiO, Algorithm 2 with local Top-k")
+ITER_SKETCH = with_compressor("count-sketch", "Comm-FedBiO, Algorithm 2 with Count-Sketch")

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
-from fedsift.compress import SparseEmbedding
-from fedsift.errors import InputError
+from fedsift.compress import RateKeys, SparseEmbedding
+from fedsift.errors import ConfigError, InputError
 from fedsift.hypergradient.estimate import (
     CurvatureSettings,
     Estimate,
@@ -33,6 +34,13 @@ from fedsift.hypergradient.estimate import (
     relative,
 )
 from fedsift.hypergradient.products import exact_residual
+from fedsift.hypergradient.settings import (
+    CurvatureKeys,
+    EstimatorRow,
+    ResidualKeys,
+    curvature_of,
+)
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Cohort, Request, scalars_of
 from fedsift.randomness import derive
 
@@ -141,3 +149,43 @@ def _advice(rank: int, r1: int, finite: bool) -> str | None:
             "batch"
         )
     return None
+
+
+@dataclass(frozen=True)
+class SystemKeys(Keys):
+    """The sketched system of Algorithm 3."""
+
+    table: ClassVar[str] = "solver"
+    system: str = key(
+        "least-squares",
+        "which sketched system; least-squares: the paper's; galerkin: ours, with r1 only",
+        choices=lambda: SYSTEMS,
+    )
+    r1: int = key(0, "columns of the sketched system; 0: from the rate", low=0)
+    r2: int = key(0, "rows of the sketched system, for least-squares; 0: 2 r1", low=0)
+    fresh_seeds: bool = key(True, "draw the sketches of the system anew in every round")
+
+
+def build(settings: Settings, context: BuildContext) -> NonIterative:
+    """Build Algorithm 3 from its keys."""
+    own = settings[SystemKeys]
+    ratio = 1 if own.system == "galerkin" else 2
+    r1, r2 = NonIterative.rows_at_rate(context.length, settings[RateKeys].rate, ratio)
+    r1 = own.r1 or r1
+    r2 = own.r2 or (ratio * r1 if own.r1 else r2)
+    if r1 > context.length:
+        raise ConfigError(f"r1 is {r1} but the model has {context.length} parameters; lower r1")
+    return NonIterative(
+        r1,
+        r2,
+        curvature_of(settings),
+        own.system,
+        fresh_seeds=own.fresh_seeds,
+        check_residual=settings[ResidualKeys].check_residual,
+        seed=context.seed,
+    )
+
+
+NON_ITER = EstimatorRow(
+    "Comm-FedBiO, Algorithm 3", (RateKeys, SystemKeys, CurvatureKeys, ResidualKeys), build
+)

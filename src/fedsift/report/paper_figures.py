@@ -57,7 +57,7 @@ class Layout:
     def select(self, curves: Sequence[Curve]) -> list[Curve]:
         """Return its curves; those on digits where there are none on its own datasets."""
         fitting = [c for c in curves if (c.rate in RATE_COLOURS) == self.by_rate]
-        fitting = [c for c in fitting if self.by_rate or c.rate == FIG1_RATE]
+        fitting = [c for c in fitting if self.by_rate or c.rate in (None, FIG1_RATE)]
         fitting = [c for c in fitting if not c.spread(self.measure).empty]
         own = [c for c in fitting if c.dataset in self.datasets]
         return own or [c for c in fitting if c.dataset == "digits"]
@@ -165,7 +165,7 @@ def _lowest(curves: Iterable[Curve]) -> float:
 
 
 def _look(curve: Curve, layout: Layout) -> tuple[str, Dash, str]:
-    if layout.by_rate:
+    if layout.by_rate and curve.rate is not None:
         place = list(RATE_COLOURS).index(curve.rate)
         return RATE_COLOURS[curve.rate], DASHES[place], f"{curve.rate:g}×"
     dashes = ORACLE_DASHES[0] if curve.method == "oracle" else DASHES[0]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedsift.algorithms.registry import METHODS as KNOWN
 from fedsift.errors import InputError
 
 DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "femnist": "FEMNIST", "digits": "digits"}
@@ -23,20 +24,20 @@ METHODS = (
     *("fedavg", "focus", "preprocess", "disagreement"),
     *("iter-topk", "iter-sketch", "non-iter", "single-loop", "oracle"),
 )
-COMPRESSING = ("iter-topk", "iter-sketch", "non-iter", "single-loop")
+COMPRESSING = tuple(name for name, row in KNOWN.items() if row.reads("rate"))
 MEGABYTE = 1e6
 
-Key = tuple[str, str, str, float]
+Key = tuple[str, str, str, float | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Runs of one method on one federation at one rate, a run per seed."""
+    """Runs of one method on one federation at one rate (None: it has none), a run per seed."""
 
     dataset: str
     split: str
     method: str
-    rate: float
+    rate: float | None
     runs: tuple[Mapping[str, Any], ...]
 
     def spread(self, measure: str) -> pd.DataFrame:
@@ -63,7 +64,8 @@ def load_curves(folder: Path) -> list[Curve]:
         if "series" not in run:
             continue
         config = run["config"]
-        key = (config["dataset"], config["split"], config["method"], float(config["rate"]))
+        rate = float(config["rate"]) if config["method"] in COMPRESSING else None
+        key = (config["dataset"], config["split"], config["method"], rate)
         groups.setdefault(key, []).append(run)
     for key, runs in groups.items():
         _check_alike(folder, key, runs)
@@ -76,7 +78,7 @@ def table(curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
     titles += ["MB up", "MB down", "exchanges"]
     rows = []
     for curve in curves:
-        rate = f"{curve.rate:g}" if curve.method in COMPRESSING else "–"
+        rate = "–" if curve.rate is None else f"{curve.rate:g}"
         seeds = ", ".join(str(run["seed"]) for run in curve.runs)
         cells = [curve.dataset, curve.split, f"`{curve.method}`", rate, seeds]
         cells += [over_seeds(curve.values("rounds"), ".0f")]
@@ -116,7 +118,7 @@ def _check_alike(folder: Path, key: Key, runs: Sequence[Mapping[str, Any]]) -> N
 
 def _order(key: Key) -> tuple[int, int, int, float]:
     dataset, split, method, rate = key
-    return _place(DATASETS, dataset), _place(SPLITS, split), _place(METHODS, method), rate
+    return _place(DATASETS, dataset), _place(SPLITS, split), _place(METHODS, method), rate or 0.0
 
 
 def _place(known: Mapping[str, str] | Sequence[str], name: str) -> int:

@@ -22,8 +22,8 @@ from typing import Any
 
 import pandas as pd
 
+from fedsift.algorithms.registry import METHODS
 from fedsift.errors import InputError
-from fedsift.experiment.methods import METHODS
 
 MEASURES = (
     *("round", "train_loss", "validation_loss", "test_accuracy"),

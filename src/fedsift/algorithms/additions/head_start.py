@@ -8,7 +8,7 @@ y_0 comes from it: the problem stays the same.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -19,6 +19,7 @@ from fedsift.algorithms.additions.constants import (
 )
 from fedsift.algorithms.clean_set import fit, split_validation
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
+from fedsift.keys import Keys, key
 from fedsift.messages import Federation
 from fedsift.problem.sample_losses import sample_losses
 from fedsift.problem.sgd import LocalSteps
@@ -58,3 +59,15 @@ class HeadStart:
 
 def _loss(server: Server, y: Tensor, part: Any) -> float:
     return float(sample_losses(server.problem, y, part).mean())
+
+
+@dataclass(frozen=True)
+class HeadStartKeys(Keys):
+    """The head start of the bilevel methods."""
+
+    table: ClassVar[str] = "inner"
+    head_start: int = key(
+        500,
+        "at most this many steps on half of the validation set before round 1; 0: off",
+        low=0,
+    )

@@ -19,6 +19,7 @@ taught the model settles the weights: a step of self-paced learning.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ from torch import Tensor
 from fedsift.algorithms.additions.constants import ERRORS_UNTRUSTED, NEUTRAL
 from fedsift.algorithms.outer_step import Move, OuterStep
 from fedsift.algorithms.state import Server
+from fedsift.keys import Keys, key
 from fedsift.problem import SampleWeighting
 
 
@@ -76,3 +78,22 @@ def target(agreement: Tensor) -> Tensor:
 def pull(x: Tensor, agreement: Tensor, pace: float) -> Tensor:
     """Return what to add to the weights for the model's own opinion of their labels."""
     return 2 * pace * (target(agreement) - x)
+
+
+@dataclass(frozen=True)
+class SelfPacedKeys(Keys):
+    """The falling outer step and the pull."""
+
+    table: ClassVar[str] = "outer"
+    outer_decay: int = key(
+        10,
+        "rounds after which the outer step falls like 1/k, as far as the model is trusted; "
+        "0 disables decay and self_paced",
+        low=0,
+    )
+    self_paced: float = key(
+        1.0,
+        "c: how strongly the model's own predictions move the weights as the outer step falls; "
+        "0: off",
+        low=0,
+    )

@@ -1,0 +1,47 @@
+"""What a method declares: its keys, how it is built, what it does with labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fedsift.algorithms.state import Algorithm
+from fedsift.keys import BuildContext, Keys, Settings, keys_of
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """What the problem of sample weights needs: where they start, and κ of bootstrap's loss.
+
+    The default is the problem without bilevel optimisation: all weights are 1 and the loss is that
+    of the labels.
+    """
+
+    initial_weight: float = 1.0
+    bootstrap: float = 0.0
+
+
+def unweighted(settings: Settings) -> Weighting:  # noqa: ARG001
+    """Return the weighting of a method that does not move weights by a hypergradient."""
+    return Weighting()
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the table of methods.
+
+    ``groups`` are the keys that it reads; ``build`` and ``weighting`` get a ``Settings`` with
+    these. ``learns_weights``: every sample gets a weight. ``needs_truth``: it trains on the
+    correctly labelled samples only, so the true labels must be known.
+    """
+
+    text: str
+    groups: tuple[type[Keys], ...]
+    build: Callable[[Settings, BuildContext], Algorithm]
+    learns_weights: bool = False
+    needs_truth: bool = False
+    weighting: Callable[[Settings], Weighting] = unweighted
+
+    def reads(self, name: str) -> bool:
+        """Say whether it has a key of this name, beside those that all methods share."""
+        return name in keys_of(*self.groups)

@@ -1,0 +1,21 @@
+"""The table of methods: a new one is one file and one row here.
+
+Every estimator of ``hypergradient/registry.py`` is a method as well: Algorithm 1 with it.
+"""
+
+from __future__ import annotations
+
+from fedsift.algorithms import disagreement, fedavg, focus, preprocess, single_loop
+from fedsift.algorithms.comm_fedbio import with_estimator
+from fedsift.algorithms.method import Method
+from fedsift.hypergradient.registry import ESTIMATORS
+
+METHODS: dict[str, Method] = {
+    "fedavg": fedavg.FEDAVG,
+    "oracle": fedavg.ORACLE,
+    "focus": focus.METHOD,
+    "preprocess": preprocess.METHOD,
+    "disagreement": disagreement.METHOD,
+    "single-loop": single_loop.METHOD,
+    **{name: with_estimator(row) for name, row in ESTIMATORS.items()},
+}

@@ -1,0 +1,90 @@
+"""The keys that every method has: the run, its data, its model, its federation.
+
+Choices are those of the tables that they choose from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedsift.algorithms.registry import METHODS
+from fedsift.data import DATASETS, NOISES, PARTITIONS, SPLITS
+from fedsift.errors import ConfigError
+from fedsift.keys import Keys, key
+from fedsift.problem.networks import MODELS
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class RunKeys(Keys):
+    """What is run, for how long, where."""
+
+    table: ClassVar[str] = "run"
+    method: str = key("single-loop", "how to train", choices=lambda: tuple(METHODS))
+    rounds: int = key(60, "number of rounds K", low=1)
+    seed: int = key(0, "seed of everything random", low=0)
+    device: str = key(AUTO, "cpu, cuda, cuda:0 ...; auto: cuda where there is one")
+    eval_every: int = key(1, "rounds between evaluations on the test set", low=1)
+    checkpoint_every: int = key(10, "rounds between checkpoints", low=1)
+
+
+@dataclass(frozen=True)
+class DataKeys(Keys):
+    """Which samples the clients have, and how many of their labels are wrong."""
+
+    table: ClassVar[str] = "data"
+    dataset: str = key("digits", "name of the dataset", choices=lambda: tuple(DATASETS))
+    split: str = key(
+        "iid",
+        "iid: one noise rate for all clients; non-iid: one per client",
+        choices=lambda: tuple(SPLITS),
+    )
+    partition: str = key(
+        AUTO,
+        "how samples are spread over clients; auto: the dataset's own",
+        choices=lambda: (AUTO, *PARTITIONS),
+    )
+    clients: int = key(0, "number of clients M; 0: the dataset's own", low=0)
+    samples_per_client: int = key(0, "samples per client; 0: the dataset's own", low=0)
+    validation_size: int = key(0, "clean samples at the server; 0: the dataset's own", low=0)
+    test_size: int = key(0, "test samples; 0: the dataset's own", low=0)
+    noise: str = key("symmetric", "how labels are made wrong", choices=lambda: tuple(NOISES))
+    rho: float | tuple[float, float] = key(
+        -1.0, "noise rate, or [low, high] per client; -1: the paper's for the split"
+    )
+    alpha: float = key(0.5, "concentration of the partition 'dirichlet'", low=0, open_low=True)
+    shards_per_client: int = key(2, "shards per client of the partition 'shards'", low=1)
+    labels: str = key("", "file or folder of corrected labels, from a review; empty: none")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = self.rho if isinstance(self.rho, tuple) else (self.rho, self.rho)
+        if self.rho != -1.0 and not 0 <= low <= high <= 1:
+            shown = list(self.rho) if isinstance(self.rho, tuple) else self.rho
+            raise ConfigError(f"rho is {shown}; give a rate in [0, 1] or [low, high] within it")
+
+
+@dataclass(frozen=True)
+class ModelKeys(Keys):
+    """The model and its inner loss."""
+
+    table: ClassVar[str] = "model"
+    model: str = key(AUTO, "network; auto: the dataset's own", choices=lambda: (AUTO, *MODELS))
+    l2: float = key(1e-3, "coefficient of ½‖y‖² in the inner loss", low=0)
+
+
+@dataclass(frozen=True)
+class FederationKeys(Keys):
+    """How many clients take part, and what they share."""
+
+    table: ClassVar[str] = "federation"
+    cohort: int = key(0, "number of clients S drawn per round; 0: all", low=0)
+    min_clients: int = key(1, "stop if fewer clients than this reply", low=1)
+    share_summary: bool = key(
+        False, "sites report to the server how many of their labels are suspicious"
+    )
+
+
+COMMON: tuple[type[Keys], ...] = (RunKeys, DataKeys, ModelKeys, FederationKeys)

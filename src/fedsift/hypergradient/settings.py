@@ -1,0 +1,58 @@
+"""A row of the table of estimators, and the keys that several of them read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedsift.hypergradient.estimate import CurvatureSettings, Estimator
+from fedsift.keys import BuildContext, Keys, Settings, key
+from fedsift.problem.curvature import CURVATURES
+
+
+@dataclass(frozen=True)
+class EstimatorRow:
+    """One estimator: what it is, which keys it reads, how it is built from them."""
+
+    text: str
+    groups: tuple[type[Keys], ...]
+    build: Callable[[Settings, BuildContext], Estimator]
+
+
+@dataclass(frozen=True)
+class StepKeys(Keys):
+    """The step of the solver."""
+
+    table: ClassVar[str] = "solver"
+    solver_lr: float = key(0.1, "solver step size α", low=0, open_low=True)
+
+
+@dataclass(frozen=True)
+class CurvatureKeys(Keys):
+    """The matrix of the system that v solves."""
+
+    table: ClassVar[str] = "solver"
+    curvature: str = key(
+        "gauss-newton", "matrix of the linear system", choices=lambda: tuple(CURVATURES)
+    )
+    damping: float = key(0.5, "added to the diagonal of the matrix", low=0)
+    curvature_batch: int = key(
+        128, "samples that a client draws per round for its products with the matrix; 0: all", low=0
+    )
+
+
+@dataclass(frozen=True)
+class ResidualKeys(Keys):
+    """Whether the residual is measured."""
+
+    table: ClassVar[str] = "solver"
+    check_residual: bool = key(
+        False, "measure the residual exactly, by one more exchange without compression per round"
+    )
+
+
+def curvature_of(settings: Settings) -> CurvatureSettings:
+    """Return the matrix that the keys describe."""
+    own = settings[CurvatureKeys]
+    return CurvatureSettings(own.curvature, own.damping, own.curvature_batch)

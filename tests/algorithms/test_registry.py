@@ -1,0 +1,197 @@
+"""The contract of every row of the table of methods: its keys, and what they build."""
+
+import pytest
+
+from fedsift.algorithms import Disagreement, FedAvg, Focus, HeadStart, LocalSteps, Preprocess
+from fedsift.algorithms.method import Weighting
+from fedsift.algorithms.registry import METHODS
+from fedsift.compress import COMPRESSORS, CountSketch, TopK
+from fedsift.errors import InputError
+from fedsift.hypergradient import Iterative, NonIterative, Theorem
+from fedsift.hypergradient.registry import ESTIMATORS
+from fedsift.keys import BuildContext, Settings, keys_of
+
+LENGTH = 1000
+TINY = {"local_steps": 2, "batch_size": 8}
+BILEVEL = ("single-loop", *ESTIMATORS)
+
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+def settings_of(name, **keys):
+    return Settings.of(METHODS[name].groups, {**TINY, **keys})
+
+
+def build(name, cohort=0, **keys):
+    return METHODS[name].build(settings_of(name, **keys), BuildContext(LENGTH, 0, cohort))
+
+
+def bare(name, cohort=0, **keys):
+    """Build a method without its head start."""
+    algorithm = build(name, cohort, **keys)
+    return algorithm.algorithm if isinstance(algorithm, HeadStart) else algorithm
+
+
+def others(key):
+    """Return values that a key may have, other than its default."""
+    tried = {
+        "str": key.allowed() or (),
+        "bool": (not key.default,),
+        "int": (7, 1, 60),
+        "float": (0.5, 3.0, 200.0),
+    }[key.kind]
+    low, high = key.low, key.high
+    fitting = [v for v in tried if key.kind in ("str", "bool") or low <= v <= (high or v)]
+    return [value for value in fitting if value != key.default]
+
+
+def made(name, **keys):
+    """Return all that a method makes of its keys."""
+    algorithm, weighting = build(name, **keys), METHODS[name].weighting(settings_of(name, **keys))
+    return algorithm, weighting
+
+
+KEYS = [(name, key) for name, row in METHODS.items() for key in keys_of(*row.groups).values()]
+
+
+@pytest.mark.parametrize(("name", "key"), KEYS, ids=lambda part: getattr(part, "name", part))
+def test_every_key_has_an_effect(name, key):
+    """By itself, or together with one choice: `mu` needs the schedule that has it."""
+    chosen = [k for k in keys_of(*METHODS[name].groups).values() if k.kind == "str" and k != key]
+    cases = [{}, *({k.name: value} for k in chosen for value in others(k))]
+    assert any(
+        made(name, **case, **{key.name: value}) != made(name, **case)
+        for case in cases
+        for value in others(key)
+    )
+
+
+def test_a_key_has_one_meaning_whoever_reads_it():
+    groups = dict.fromkeys(group for row in METHODS.values() for group in row.groups)
+    names = [name for group in groups for name in keys_of(group)]
+    assert len(set(names)) == len(names)
+
+
+@every_method
+def test_a_group_is_named_once(name):
+    assert len(set(METHODS[name].groups)) == len(METHODS[name].groups)
+
+
+@every_method
+def test_it_builds_from_its_defaults(name):
+    context = BuildContext(LENGTH)
+    assert hasattr(METHODS[name].build(Settings.of(METHODS[name].groups), context), "round")
+
+
+def test_every_estimator_is_a_method():
+    assert {name: METHODS[name].text for name in ESTIMATORS} == {
+        name: row.text for name, row in ESTIMATORS.items()
+    }
+
+
+@every_method
+def test_only_the_bilevel_methods_change_the_problem(name):
+    weighting = METHODS[name].weighting(Settings.of(METHODS[name].groups))
+    assert weighting == (Weighting(1.0, 1.0) if name in BILEVEL else Weighting(1.0, 0.0))
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+def test_single_loop_has_the_compressor_that_is_named(compressor):
+    feedback = bare("single-loop", compressor=compressor).feedback
+    assert feedback.compressor.spec()["name"] == compressor
+
+
+@every_method
+def test_local_steps_are_those_of_the_keys(name):
+    local = bare(name, local_steps=7, inner_lr=0.3, batch_size=5).local
+    assert (local.steps, local.lr, local.batch_size) == (7, 0.3, 5)
+
+
+def test_methods_without_a_weight_per_sample():
+    without = [name for name, method in METHODS.items() if not method.learns_weights]
+    assert without == ["fedavg", "oracle", "focus"]
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "expected"),
+    [
+        ("fedavg", {}, FedAvg(LocalSteps(2, 0.1, 8))),
+        ("focus", {"focus_alpha": 2.5}, Focus(LocalSteps(2, 0.1, 8), 2.5)),
+        (
+            "preprocess",
+            {"preprocess_steps": 30, "preprocess_threshold": 0.7},
+            Preprocess(LocalSteps(2, 0.1, 8), LocalSteps(30, 0.1, 8), 0.7),
+        ),
+        ("disagreement", {}, Disagreement(LocalSteps(2, 0.1, 8))),
+    ],
+)
+def test_baselines_have_the_settings_of_the_keys(name, keys, expected):
+    assert build(name, **keys) == expected
+
+
+@pytest.mark.parametrize("name", BILEVEL)
+def test_the_bilevel_methods_have_a_head_start_unless_it_is_off(name):
+    plain = build(name, head_start=0)
+    assert build(name, head_start=70) == HeadStart(plain, LocalSteps(70, 0.1, 8))
+
+
+def test_only_the_oracle_needs_the_truth():
+    assert [name for name, method in METHODS.items() if method.needs_truth] == ["oracle"]
+
+
+@pytest.mark.parametrize("rate", [1, 4, 20, 100])
+def test_compressor_sends_d_over_rate_numbers(rate):
+    topk = bare("iter-topk", rate=rate).estimator
+    sketch = bare("iter-sketch", rate=rate).estimator
+    assert isinstance(topk, Iterative)
+    assert topk.feedback.compressor == TopK(LENGTH, LENGTH // rate)
+    assert sketch.feedback.compressor == CountSketch(LENGTH, 5, LENGTH // (5 * rate), 0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [
+        ({}, TopK),
+        ({"cohort": 1}, CountSketch),
+        ({"cohort": 1, "compressor": "topk"}, TopK),
+        ({"compressor": "count-sketch"}, CountSketch),
+    ],
+)
+def test_single_loop_keeps_errors_at_clients_only_if_all_take_part(keys, kind):
+    algorithm = bare("single-loop", **keys)
+    assert isinstance(algorithm.feedback.compressor, kind)
+
+
+@pytest.mark.parametrize("rate", [2, 10, 50])
+def test_sketched_system_has_about_d_over_rate_numbers(rate):
+    estimator = bare("non-iter", rate=rate).estimator
+    assert isinstance(estimator, NonIterative)
+    assert estimator.r2 == 2 * estimator.r1
+    assert estimator.r1 * estimator.r2 <= LENGTH / rate < 2 * (estimator.r1 + 1) ** 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "rows"),
+    [({"r1": 6}, (6, 12)), ({"r1": 6, "r2": 9}, (6, 9)), ({"rate": 5, "r2": 99}, (10, 99))],
+)
+def test_sketched_system_has_the_rows_that_are_given(keys, rows):
+    estimator = bare("non-iter", **keys).estimator
+    assert (estimator.r1, estimator.r2) == rows
+
+
+def test_schedule_of_the_theorem():
+    algorithm = bare("iter-topk", schedule="theorem", mu=0.5, shift=9.0)
+    assert algorithm.estimator.schedule == Theorem(0.5, 9.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "keys", "message"),
+    [
+        ("iter-sketch", {"heavy": 1001}, "heavy is 1001.*1000"),
+        ("non-iter", {"r1": 1001}, "r1 is 1001 but the model has 1000 parameters"),
+        ("non-iter", {"r1": 6, "r2": 5}, "r2 >= r1"),
+    ],
+)
+def test_more_than_the_model_has_is_refused(method, keys, message):
+    with pytest.raises(InputError, match=message):
+        build(method, **keys)
