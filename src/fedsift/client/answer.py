@@ -213,14 +213,14 @@ def _train_kept(site: Site, state: SiteState, request: Request) -> Outcome:
     return trained, {**scalars, "kept": len(kept)}, state
 
 
-def _looking(look: Look, *, train: bool) -> Callable[[Site, SiteState, Request], Outcome]:
+def _looking(look: Look, *, train: bool) -> Callable[[Site, SiteState, Request, Seen], Outcome]:
     """Return an action that looks at single samples, with local steps where ``train``."""
 
-    def act(site: Site, state: SiteState, request: Request) -> Outcome:
-        trained, scalars, state = _train(site, state, request) if train else ({}, {}, state)
+    def act(site: Site, state: SiteState, request: Request, seen: Seen) -> Outcome:
+        trained, scalars, state = _train(site, state, request, seen) if train else ({}, {}, state)
         _, y, state = _where(site, state, request)
-        arrays, seen, changes = look(site.problem, site.batch, y, request, state.memory)
-        return {**trained, **arrays}, {**scalars, **seen}, replace(state, **changes)
+        arrays, said, changes = look(site.problem, site.batch, y, request, state.memory)
+        return {**trained, **arrays}, {**scalars, **said}, replace(state, **changes)
 
     return act
 
@@ -229,11 +229,7 @@ AVERAGING = 0.9  # weight of the past in the mean of x over rounds
 
 _ACTIONS: dict[Action, Callable[[Site, SiteState, Request], Outcome]] = {
     Action.SKETCH: _sketch,
-    Action.ASSESS: _looking(baselines.own_loss, train=True),
-    Action.COUNT: _looking(baselines.count, train=False),
-    Action.KEEP: _looking(baselines.keep, train=False),
     Action.TRAIN_KEPT: _train_kept,
-    Action.JUDGE: _looking(baselines.judge, train=True),
 }
 
 _POOLED: dict[Action, Callable[[Site, SiteState, Request, Seen], Outcome]] = {
@@ -241,6 +237,10 @@ _POOLED: dict[Action, Callable[[Site, SiteState, Request, Seen], Outcome]] = {
     Action.PRODUCT: _product,
     Action.OUTER: _outer,
     Action.STEP: _step,
+    Action.ASSESS: _looking(baselines.own_loss, train=True),
+    Action.COUNT: _looking(baselines.count, train=False),
+    Action.KEEP: _looking(baselines.keep, train=False),
+    Action.JUDGE: _looking(baselines.judge, train=True),
 }
 
 

@@ -19,13 +19,14 @@ from fedsift.problem import Stackable
 
 SAMPLES = 1280  # in a stack: more is hardly faster
 PARAMETERS = 2**20  # in a stack
+TRAINING = (Action.TRAIN, Action.STEP, Action.ASSESS, Action.JUDGE)
 Members = Sequence[tuple[Site, SiteState]]
 
 
 def trained(members: Members, request: Request) -> dict[ClientId, Trained]:
     """Return the local steps of those clients that can be stacked."""
     y = request.arrays.get("y")
-    if request.action not in (Action.TRAIN, Action.STEP) or not isinstance(y, Tensor):
+    if request.action not in TRAINING or not isinstance(y, Tensor):
         return {}
     local, found = local_steps(request), dict[ClientId, Trained]()
     for problem, stack in _stacks(members, local, PARAMETERS // len(y)):
