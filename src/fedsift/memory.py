@@ -7,7 +7,7 @@ of these pass through ``aligned`` before they are computed with:
 
 | what comes in | where |
 |---|---|
-| samples of any origin | ``Samples.of``; ``simulate`` and a site's files too, for the audit |
+| samples | ``Source.inputs``, ``simulate``, a site's files, and ``Samples.of`` for any other |
 | a user's start (x, y) | ``solve`` |
 | frozen parameters and buffers of a user's module | ``FlatModel`` |
 | messages | ``compress.wire.decode`` |

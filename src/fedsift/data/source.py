@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedsift.errors import DataError
+from fedsift.memory import aligned
 
 Shape = tuple[int, int, int]
 """Channels, height, width."""
@@ -35,4 +36,4 @@ class Source:
         """Decode these rows, and only these, to float32 ``[k, C, H, W]``."""
         if len(indices) and (indices.min() < 0 or indices.max() >= len(self)):
             raise DataError(f"{self.name} has rows 0 to {len(self) - 1}; ask only for those.")
-        return self.decode(indices)
+        return aligned(self.decode(indices))
