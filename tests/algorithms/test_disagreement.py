@@ -86,7 +86,9 @@ def test_with_cohorts_the_best_model_among_those_that_the_client_was_sent():
         torch.testing.assert_close(federation.state(m).average, expected)
 
 
-def test_training_is_that_of_fedavg_bit_for_bit():
+@pytest.mark.parametrize("pool", [True, False])
+def test_training_is_that_of_fedavg_bit_for_bit(monkeypatch, pool):
+    monkeypatch.setitem(LocalFederation.__init__.__kwdefaults__, "pool", pool)
     _, plain, last = train(FedAvg(LOCAL))
     federation, judged, same = train(Disagreement(LOCAL))
     assert all(torch.equal(a[1], b[1]) for a, b in zip(plain, judged, strict=True))

@@ -40,6 +40,7 @@ from torch import Tensor
 
 from fedsift.compress.payload import Payload, Sketch, Sparse
 from fedsift.errors import WireError
+from fedsift.memory import aligned
 
 Scalar: TypeAlias = bool | int | float | str | None
 Scalars: TypeAlias = Mapping[str, Scalar]
@@ -207,12 +208,12 @@ def _bits(values: Tensor) -> memoryview:
 def _read(view: memoryview, dtype: torch.dtype) -> Tensor:
     carrier = torch.empty(0, dtype=CARRIERS[dtype.itemsize]).numpy().dtype
     flat = np.frombuffer(view, carrier.newbyteorder("<")).astype(carrier)  # always a copy
-    return torch.from_numpy(flat).view(dtype)
+    return aligned(torch.from_numpy(flat).view(dtype))
 
 
 def _read_sparse(header: _Header, body: memoryview) -> Sparse:
     end = header.indices_size
-    indices = torch.from_numpy(_unpack(body[:end], header.blocks, header.count))
+    indices = aligned(torch.from_numpy(_unpack(body[:end], header.blocks, header.count)))
     (length,) = header.extras
     _check_indices(indices, header.count, length)
     return Sparse(indices, _read(body[end:], header.dtype), length)

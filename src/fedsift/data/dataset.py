@@ -15,6 +15,7 @@ from typing import Protocol
 from torch import Tensor
 
 from fedsift.errors import DataError
+from fedsift.memory import aligned
 
 Shape = tuple[int, ...]
 """Of one input: channels, height and width of an image, or the number of columns of a table."""
@@ -44,7 +45,7 @@ class Source:
         """Decode these rows, and only these, to float32 ``[k, *shape]``."""
         if len(indices) and (indices.min() < 0 or indices.max() >= len(self)):
             raise DataError(f"{self.name} has rows 0 to {len(self) - 1}; ask only for those")
-        return self.decode(indices)
+        return aligned(self.decode(indices))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from fedsift.experiment.loop import rounds as run_rounds
 from fedsift.experiment.setup import Setup, from_data
 from fedsift.hypergradient import Estimator
 from fedsift.keys import keys_of
+from fedsift.memory import aligned
 from fedsift.messages import Federation
 from fedsift.problem import FlatModel, Problem
 
@@ -191,7 +192,8 @@ def solve(
         raise ConfigError("solve needs a start x where x is shared, and none where it is private")
     server = Server(problem, validation, cohort, min_clients, seed)
     algorithm = CommFedBiO(estimator, local, outer)
-    state, records = ServerState(y, x), []
+    state = ServerState(aligned(y), None if x is None else aligned(x))
+    records = []
     for k in range(rounds):
         info, state = algorithm.round(federation, server, state, k)
         records.append({"round": k + 1, **info.metrics, "events": list(info.events)})
@@ -217,9 +219,9 @@ def _labels(labels: Any, where: str) -> Tensor:
 
 def _tensor(values: Any, what: str) -> Tensor:
     if isinstance(values, Tensor):
-        return values.detach().cpu()
+        return aligned(values.detach().cpu())
     try:
-        return torch.from_numpy(np.array(values))
+        return aligned(torch.from_numpy(np.array(values)))
     except (TypeError, ValueError):
         raise DataError(f"{what} that are no array of numbers; give a tensor or an array") from None
 

@@ -23,6 +23,7 @@ from fedsift.errors import InputError
 from fedsift.experiment.config import Config
 from fedsift.files import write_atomically
 from fedsift.hypergradient import SolverState
+from fedsift.memory import aligned
 from fedsift.messages import Snapshot, Traffic
 
 KEEP = 2
@@ -83,7 +84,8 @@ def _load(path: Path, config: Config, device: Any) -> Checkpoint:
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
             meta = json.loads((file.metadata() or {})["fedsift"])
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            names = list(file.keys())
+            tensors = {name: aligned(file.get_tensor(name)) for name in names}
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise InputError(f"{path} is not a fedsift checkpoint ({error}); remove it") from None
     if meta["fingerprint"] != fingerprint(config):

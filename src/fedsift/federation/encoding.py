@@ -161,8 +161,7 @@ def _arrays(parts: Mapping[str, bytes]) -> dict[str, Payload]:
         value = wire.decode(data)
         if isinstance(value, dict):
             raise WireError(f"'{name}' is a set of scalars and not an array")
-        # A copy in torch's own memory: sums over it round the same everywhere.
-        arrays[name] = value.clone() if isinstance(value, Tensor) else value
+        arrays[name] = value
     return arrays
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedsift.errors import InputError
+from fedsift.memory import aligned
 
 
 class FlatModel:
@@ -30,6 +31,8 @@ class FlatModel:
                     "are not a function of the parameters; use GroupNorm or LayerNorm"
                 )
         self.module = copy.deepcopy(module).to(device).eval()
+        for value in (*self.module.parameters(), *self.module.buffers()):
+            value.data = aligned(value.data)
         trainable = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
         if not trainable:
             raise InputError("the model has no trainable parameter; give a module that has one")

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from fedsift.memory import aligned
 from fedsift.problem.bootstrap import redirected_losses, sample_scores
 from fedsift.problem.flat_model import FlatModel
 from fedsift.problem.sample_losses import label_agreement
@@ -38,8 +39,14 @@ class LabelledBatch:
 
     @classmethod
     def of(cls, inputs: Tensor, labels: Tensor) -> LabelledBatch:
-        """Give the samples the positions 0, 1, ..."""
-        return cls(inputs, labels, torch.arange(len(labels), device=labels.device))
+        """Give the samples the positions 0, 1, ...
+
+        Inputs have one layout, so that equal samples round the same: images channels-last, on
+        which convolutions are faster.
+        """
+        layout = torch.channels_last if inputs.ndim == 4 else torch.contiguous_format
+        inputs = aligned(inputs.contiguous(memory_format=layout))
+        return cls(inputs, aligned(labels), torch.arange(len(labels), device=labels.device))
 
     def __len__(self) -> int:
         return len(self.labels)

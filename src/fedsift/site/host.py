@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor, nn
 
 from fedsift.client import Client, ClientState, answer, initial_state
@@ -87,10 +86,7 @@ class _Run:
         self.model = _model(holdings, self.settings)
         terms = (self.settings[key] for key in ("l2", "initial_weight", "bootstrap"))
         problem = Reweighting(self.model, *terms)
-        inputs = holdings.inputs
-        if inputs.ndim == 4:  # the layout of the in-process federation, for the same rounding
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
-        batch = LabelledBatch.of(inputs, holdings.labels)
+        batch = LabelledBatch.of(holdings.inputs, holdings.labels)
         self.client = Client(holdings.client, problem, batch, self.settings["seed"])
         self.journal = Journal(folder / "journal")
         self.weights = folder / "clients" / str(holdings.client) / "weights.parquet"
@@ -183,7 +179,7 @@ class Host:
             raise WireError("the closing message has no model of this run")
         assert average is not None  # weights are always a site's own
         findings = Findings.of(own.client, own.origin, told, run.settings)
-        audit = findings.audit(run.model, y.clone(), own.inputs, own.labels, average)
+        audit = findings.audit(run.model, y, own.inputs, own.labels, average)
         self._write_weights(run, run.state)
         findings.write(run.folder, run.model, y, audit)
         shared = own.share and told.get("share_summary") is True

@@ -25,6 +25,7 @@ from fedsift.client import ClientState
 from fedsift.errors import InputError
 from fedsift.federation.encoding import Kept, Parts
 from fedsift.files import write_atomically
+from fedsift.memory import aligned
 
 KEEP = 2
 Key = tuple[int, int]
@@ -114,7 +115,8 @@ def _read(path: Path) -> Entry:
     try:
         with safe_open(path, framework="pt") as file:
             meta = json.loads((file.metadata() or {})["fedsift"])
-            tensors: dict[str, Tensor] = {n: file.get_tensor(n).clone() for n in file.keys()}  # noqa: SIM118
+            names = list(file.keys())
+            tensors = {name: aligned(file.get_tensor(name)) for name in names}
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise InputError(
             f"{path} is not a site's journal ({error}); move it away and start a new run"

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from fedsift.data.parquet import require
 from fedsift.errors import DataError, FedsiftError, InputError
+from fedsift.memory import aligned
 from fedsift.problem.networks import MODELS, build_model
 
 REFERENCE = re.compile(r"[\w.]+:\w+")
@@ -196,4 +197,5 @@ def _tensors(inputs: Any, labels: Any, where: str) -> tuple[Tensor, Tensor]:
     except (TypeError, ValueError):
         raise DataError(f"{where} holds samples that are no array of numbers") from None
     x = x.float() if x.dtype == torch.float64 else x
-    return x, y.long() if not y.is_floating_point() and y.dtype != torch.bool else y
+    y = y.long() if not y.is_floating_point() and y.dtype != torch.bool else y
+    return aligned(x), aligned(y)
