@@ -131,6 +131,19 @@ class Traffic:
         return self + Traffic(-other.bytes_up, -other.bytes_down, -other.exchanges)
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """What a checkpoint keeps of a federation.
+
+    ``clients`` holds the arrays of every client's state by name, and is empty where clients are
+    remote; ``versions`` says which versioned arrays each client has.
+    """
+
+    clients: Mapping[ClientId, Mapping[str, Tensor]]
+    versions: Mapping[ClientId, Mapping[str, int]]
+    traffic: Traffic
+
+
 class Federation(Protocol):
     """The clients, wherever they are."""
 
@@ -146,6 +159,18 @@ class Federation(Protocol):
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
         """Ask these clients; return one reply each, in order of client id."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """Return what a checkpoint must keep."""
+        ...
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Continue from a snapshot."""
+        ...
+
+    def inspect(self, client: ClientId) -> Mapping[str, Tensor] | None:
+        """Return the arrays of a client's state by name; None where it is not in this process."""
         ...
 
 

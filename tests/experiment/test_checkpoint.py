@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from fedsift.algorithms import ServerState
-from fedsift.client import SiteState
 from fedsift.errors import InputError
 from fedsift.experiment.checkpoint import Checkpoint, fingerprint, load_latest, save
 from fedsift.experiment.config import KEYS
 from fedsift.hypergradient import SolverState
-from fedsift.messages import Traffic
+from fedsift.messages import Snapshot, Traffic
 from fedsift.randomness import generator
 
 
@@ -23,15 +22,15 @@ def full(next_round: int = 4) -> Checkpoint:
     tensors = {"v": normal("v", 7), "memory": normal("memory", 2, 3), "sent": normal("sent", 7)}
     solver = SolverState(**tensors, fresh=False, version=5, step_scale=0.25, resets=2)
     state = ServerState(normal("y", 7), normal("x", 3), solver)
-    clients = {
-        m: SiteState(normal(f"x{m}", 5), normal(f"a{m}", 5), normal(f"m{m}", 7)) for m in (0, 11)
-    }
-    return Checkpoint(next_round, state, clients, Traffic(10**12, 2, 3), {11: {"v": 5}}, 1.5)
+    sizes = {"x": 5, "average": 5, "agreement": 5, "memory": 7}
+    clients = {m: {k: normal(f"{k}{m}", n) for k, n in sizes.items()} for m in (0, 11)}
+    federation = Snapshot(clients, {11: {"v": 5}}, Traffic(10**12, 2, 3))
+    return Checkpoint(next_round, state, federation, 1.5)
 
 
 def bare(next_round: int = 1) -> Checkpoint:
     state = ServerState(normal("y", 7).double())
-    return Checkpoint(next_round, state, {3: SiteState(x=torch.ones(2))}, Traffic(), {}, 0.0)
+    return Checkpoint(next_round, state, Snapshot({3: {"x": torch.ones(2)}}, {}, Traffic()), 0.0)
 
 
 def plain(point: Checkpoint) -> dict:
@@ -40,12 +39,14 @@ def plain(point: Checkpoint) -> dict:
     def show(value):
         return (str(value.dtype), value.tolist()) if isinstance(value, torch.Tensor) else value
 
+    snapshot = point.federation
     return {
-        "scalars": (point.next_round, point.seconds, vars(point.traffic), point.versions),
+        "scalars": (point.next_round, point.seconds, snapshot.traffic, snapshot.versions),
         "solver": {name: show(value) for name, value in vars(point.state.solver).items()},
         "server": [show(t) for t in (point.state.y, point.state.x)],
         "clients": {
-            m: [show(t) for t in (s.x, s.average, s.memory)] for m, s in point.clients.items()
+            m: {name: show(t) for name, t in arrays.items()}
+            for m, arrays in snapshot.clients.items()
         },
     }
 
@@ -58,7 +59,8 @@ def test_everything_comes_back(tmp_path, tiny, point):
 
 def test_a_client_may_share_one_tensor(tmp_path, tiny):
     x = torch.ones(4)
-    point = replace(bare(), clients={0: SiteState(x=x, average=x, memory=x[:2])})
+    shared = {0: {"x": x, "average": x, "memory": x[:2]}}
+    point = replace(bare(), federation=Snapshot(shared, {}, Traffic()))
     save(tmp_path, tiny(), point)
     assert plain(load_latest(tmp_path, tiny())) == plain(point)
 

@@ -31,7 +31,7 @@ def stop_after(k: int, error: type[BaseException] = KeyboardInterrupt):
 
 
 def test_folder_has_everything_about_the_run(tmp_path, tiny):
-    summary = execute(tiny(), tmp_path / "run")
+    summary = execute(tiny(), tmp_path / "run").summary
     names = {str(p.relative_to(tmp_path / "run")) for p in tmp_path.rglob("*") if p.is_file()}
     assert names == {
         "config.toml",
@@ -46,7 +46,7 @@ def test_folder_has_everything_about_the_run(tmp_path, tiny):
 
 
 def test_summary_is_the_last_round_and_the_totals(tmp_path, tiny):
-    summary = execute(tiny(rho=0.25, initial_weight=0.5), tmp_path)
+    summary = execute(tiny(rho=0.25, initial_weight=0.5), tmp_path).summary
     records = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
     last = records[-1]
     for key in ("test_accuracy", "f1", "precision", "recall", "auc"):
@@ -64,14 +64,14 @@ def test_summary_is_the_last_round_and_the_totals(tmp_path, tiny):
 
 @pytest.mark.parametrize("method", ["fedavg", "oracle"])
 def test_summary_has_no_detection_without_weights(tmp_path, tiny, method):
-    summary = execute(tiny(method, rounds=1), tmp_path)
+    summary = execute(tiny(method, rounds=1), tmp_path).summary
     missing = ("f1", "precision", "recall", "auc", "hypergradient")
     assert [summary[key] for key in missing] == [None] * 5
     assert not (tmp_path / "clients").exists()
 
 
 def test_saved_model_has_the_accuracy_of_the_summary(tmp_path, tiny):
-    summary = execute(tiny(), tmp_path)
+    summary = execute(tiny(), tmp_path).summary
     tensors = load_file(tmp_path / "model.safetensors")
     c = tiny().resolve()
     sizes = {k: getattr(c, k) for k in ("clients", "samples_per_client", "validation_size")}

@@ -6,6 +6,7 @@ from fedsift.data.defaults import DEFAULTS, Dataset, lookup
 from fedsift.data.federated import ClientData, FederatedData, Samples, check_client
 from fedsift.data.presets import build
 from fedsift.data.registry import DatasetInfo, SplitInfo, available, info, load
+from fedsift.data.server import ServerData
 from fedsift.data.source import Source
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "DatasetInfo",
     "FederatedData",
     "Samples",
+    "ServerData",
     "Source",
     "SplitInfo",
     "apply_corrections",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,27 +19,23 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fedsift.algorithms import ServerState
-from fedsift.client import SiteState
 from fedsift.errors import InputError
 from fedsift.experiment.config import KEYS, Config
 from fedsift.files import write_atomically
 from fedsift.hypergradient import SolverState
-from fedsift.messages import Traffic
+from fedsift.messages import Snapshot, Traffic
 
 KEEP = 2
 MAY_CHANGE = ("rounds", "device", "eval_every", "checkpoint_every")  # how long and where
-_CLIENT = ("x", "average", "agreement", "memory")  # y is sent anew in every round
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands after ``next_round`` rounds."""
+    """The state of a run after ``next_round`` rounds."""
 
     next_round: int
     state: ServerState
-    clients: Mapping[int, SiteState]
-    traffic: Traffic
-    versions: Mapping[int, dict[str, int]]
+    federation: Snapshot
     seconds: float
 
 
@@ -49,8 +44,8 @@ def save(folder: Path, config: Config, point: Checkpoint) -> Path:
     solver = vars(point.state.solver)
     values = {"server/y": point.state.y, "server/x": point.state.x}
     values |= {f"solver/{name}": value for name, value in solver.items()}
-    for client, site in point.clients.items():
-        values |= {f"client/{client}/{name}": getattr(site, name) for name in _CLIENT}
+    for client, arrays in point.federation.clients.items():
+        values |= {f"client/{client}/{name}": array for name, array in arrays.items()}
     unshared = {
         name: value.detach().cpu().contiguous().clone()
         for name, value in values.items()
@@ -59,8 +54,8 @@ def save(folder: Path, config: Config, point: Checkpoint) -> Path:
     meta = {
         "next_round": point.next_round,
         "solver": {name: v for name, v in solver.items() if isinstance(v, bool | int | float)},
-        "traffic": vars(point.traffic),
-        "versions": point.versions,
+        "traffic": vars(point.federation.traffic),
+        "versions": point.federation.versions,
         "seconds": point.seconds,
         "fingerprint": fingerprint(config),
     }
@@ -102,11 +97,9 @@ def _load(path: Path, config: Config, device: Any) -> Checkpoint:
         groups.setdefault(group, {})[name] = value
     solver = SolverState(**groups.pop("solver", {}), **meta["solver"])
     state = ServerState(**groups.pop("server"), solver=solver)
-    return Checkpoint(
-        next_round=meta["next_round"],
-        state=state,
-        clients={int(name.split("/")[1]): SiteState(**site) for name, site in groups.items()},
-        traffic=Traffic(**meta["traffic"]),
+    snapshot = Snapshot(
+        clients={int(name.split("/")[1]): arrays for name, arrays in groups.items()},
         versions={int(client): known for client, known in meta["versions"].items()},
-        seconds=meta["seconds"],
+        traffic=Traffic(**meta["traffic"]),
     )
+    return Checkpoint(meta["next_round"], state, snapshot, meta["seconds"])

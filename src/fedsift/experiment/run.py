@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedsift.algorithms import ServerState
 from fedsift.errors import InputError
 from fedsift.experiment import checkpoint
 from fedsift.experiment.auditing import write_audits
@@ -20,9 +22,17 @@ from fedsift.experiment.config import KEYS, Config, from_mapping, read_toml
 from fedsift.experiment.loop import rounds
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.setup import Setup, from_config
-from fedsift.messages import Traffic
+from fedsift.messages import Snapshot, Traffic
 
 Observer = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """What a run leaves in memory: the content of ``summary.json`` and the server's last state."""
+
+    summary: dict[str, Any]
+    state: ServerState
 
 
 def execute(
@@ -32,8 +42,8 @@ def execute(
     resume: bool = False,
     observe: Observer = lambda _: None,
     build: Callable[[Config], Setup] = from_config,
-) -> dict[str, Any]:
-    """Run a configuration into a folder and return the summary; ``build`` says with which data."""
+) -> Finished:
+    """Run a configuration into a folder; ``build`` makes what the run needs."""
     config = config.resolve()
     folder = RunFolder(out)
     if resume and folder.config.exists():
@@ -68,13 +78,11 @@ def _check_same(out: Path, old: Config, new: Config) -> None:
             )
 
 
-def _run(
-    setup: Setup, folder: RunFolder, point: Checkpoint | None, observe: Observer
-) -> dict[str, Any]:
+def _run(setup: Setup, folder: RunFolder, point: Checkpoint | None, observe: Observer) -> Finished:
     config, federation = setup.config, setup.federation
     saved = None if point is None else point.next_round
-    now = point or Checkpoint(0, setup.initial_state(), {}, Traffic(), {}, 0.0)
-    federation.restore(now.clients, now.versions, now.traffic)
+    now = point or Checkpoint(0, setup.initial_state(), Snapshot({}, {}, Traffic()), 0.0)
+    federation.restore(now.federation)
     records = folder.keep_rounds(now.next_round)
     for record in records:
         observe(record)
@@ -84,15 +92,9 @@ def _run(
             folder.append(done.record)
             records.append(done.record)
             k = done.record["round"]
-            now = Checkpoint(
-                k,
-                done.state,
-                # Copies: a round that fails midway leaves its marks on the federation.
-                clients=dict(federation.states),
-                traffic=federation.traffic,
-                versions=dict(federation.versions),
-                seconds=time.perf_counter() - start,
-            )
+            # Taken now: a round that fails midway has already changed some clients.
+            snapshot = federation.snapshot()
+            now = Checkpoint(k, done.state, snapshot, time.perf_counter() - start)
             if k % config.checkpoint_every == 0:
                 checkpoint.save(folder.checkpoints, config, now)
                 saved = k
@@ -103,7 +105,7 @@ def _run(
     summary = summarise(setup, records, now.seconds)
     summary |= write_audits(setup, now.state.y, folder.path)
     folder.write_results(setup, now.state, summary)
-    return summary
+    return Finished(summary, now.state)
 
 
 def summarise(setup: Setup, records: list[dict[str, Any]], seconds: float) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from fedsift import device
 from fedsift.algorithms import Algorithm, Server, ServerState
 from fedsift.client import Site
-from fedsift.data import ClientData, FederatedData, apply_corrections, build
-from fedsift.errors import ConfigError, DataError
+from fedsift.data import ClientData, FederatedData, ServerData, apply_corrections, build
+from fedsift.errors import ConfigError, DataError, InputError
 from fedsift.experiment.config import Config
 from fedsift.experiment.methods import METHODS
-from fedsift.federation import LocalFederation, RemoteFederation
+from fedsift.federation import LocalFederation
+from fedsift.messages import Federation
 from fedsift.problem import FlatModel, Reweighting, Samples
 from fedsift.problem.networks import build_model
 
@@ -26,9 +27,9 @@ class Setup:
     """A noisy-label run, ready to start."""
 
     config: Config
-    data: FederatedData
+    data: FederatedData | ServerData
     model: FlatModel
-    federation: LocalFederation | RemoteFederation
+    federation: Federation
     server: Server
     algorithm: Algorithm
 
@@ -49,23 +50,25 @@ class Setup:
     @property
     def sees_weights(self) -> bool:
         """True if the weights are in this process; those of a remote client stay with it."""
-        return self.learns_weights and isinstance(self.federation, LocalFederation)
+        return self.learns_weights and bool(self.data.clients)
 
     def weights(self, client: int) -> Tensor:
         """Return a client's sample weights, averaged over rounds."""
-        assert isinstance(self.federation, LocalFederation)
-        average = self.federation.state(client).average
-        assert average is not None
-        return average.cpu()
+        return self._inspect(client)["average"].cpu()
 
     def agreement(self, client: int) -> Tensor:
         """Return how far the model shares a client's labels, averaged over rounds.
 
         A method that does not measure it has only its weights to say so.
         """
-        assert isinstance(self.federation, LocalFederation)
-        agreement = self.federation.state(client).agreement
-        return self.weights(client) if agreement is None else agreement.cpu()
+        kept = self._inspect(client)
+        return kept.get("agreement", kept["average"]).cpu()
+
+    def _inspect(self, client: int) -> Mapping[str, Tensor]:
+        kept = self.federation.inspect(client)
+        if kept is None:
+            raise InputError(f"the weights of client {client} are at its site; audit them there")
+        return kept
 
     def wrong(self) -> Tensor | None:
         """Return which samples are mislabelled, all clients in order; None if unknown."""
@@ -115,15 +118,36 @@ def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
         Site(m, problem, _samples(client.inputs, client.labels, where), config.seed)
         for m, client in enumerate(clients)
     ]
-    server = Server(
+    server = _server(config, problem, data.validation, where)
+    algorithm = method.build(config, model.length)
+    return Setup(config, data, model, LocalFederation(sites), server, algorithm)
+
+
+def server_side(
+    config: Config, data: ServerData, module: nn.Module, federation: Federation
+) -> Setup:
+    """Build the server's half of a run whose clients are elsewhere."""
+    _check_cohort(config, config.clients)
+    if METHODS[config.method].needs_truth:
+        raise DataError("the oracle needs the true labels; use it on simulated noise only")
+    where = device.resolve(config.device)
+    model = FlatModel(module, where)
+    problem = Reweighting(model, config.l2, config.initial_weight, config.bootstrap)
+    server = _server(config, problem, data.validation, where)
+    algorithm = METHODS[config.method].build(config, model.length)
+    return Setup(config, data, model, federation, server, algorithm)
+
+
+def _server(
+    config: Config, problem: Reweighting, validation: tuple[Tensor, Tensor], where: torch.device
+) -> Server:
+    return Server(
         problem,
-        _samples(*data.validation, where),
+        _samples(*validation, where),
         cohort=config.cohort,
         min_clients=config.min_clients,
         seed=config.seed,
     )
-    algorithm = method.build(config, model.length)
-    return Setup(config, data, model, LocalFederation(sites), server, algorithm)
 
 
 def _check_cohort(config: Config, clients: int) -> None:

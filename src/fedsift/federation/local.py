@@ -13,11 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from fedsift.client import Site, SiteState, answer, initial_state
 from fedsift.errors import InputError
 from fedsift.federation.pooled import pooled
-from fedsift.messages import ClientId, Reply, Request, Traffic, Versioned
+from fedsift.messages import ClientId, Reply, Request, Snapshot, Traffic, Versioned
 from fedsift.problem import Problem
+
+_KEPT = ("x", "average", "agreement", "memory")  # not y: every round sends it
 
 
 class LocalFederation:
@@ -53,17 +57,24 @@ class LocalFederation:
             raise InputError(f"there is no client {client}; there are {len(self.sites)} clients")
         return self.states.get(client) or initial_state(self.sites[client])
 
-    def restore(
-        self,
-        states: Mapping[ClientId, SiteState],
-        versions: Mapping[ClientId, Mapping[str, int]],
-        traffic: Traffic,
-    ) -> None:
-        """Continue from a checkpoint."""
-        self.states = dict(states)
-        self.versions = {client: dict(known) for client, known in versions.items()}
-        self._traffic = traffic
+    def snapshot(self) -> Snapshot:
+        """Return the clients' states, what versions they have, and the traffic."""
+        return Snapshot(
+            {client: _arrays(state) for client, state in self.states.items()},
+            {client: dict(known) for client, known in self.versions.items()},
+            self._traffic,
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Continue from a snapshot."""
+        self.states = {client: SiteState(**kept) for client, kept in snapshot.clients.items()}
+        self.versions = {client: dict(known) for client, known in snapshot.versions.items()}
+        self._traffic = snapshot.traffic
         self._round = (-1, set())
+
+    def inspect(self, client: ClientId) -> Mapping[str, Tensor] | None:
+        """Return the arrays of a client's state: the site's own view, not the server's."""
+        return _arrays(self.state(client))
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
         """Ask these clients; return one reply each, in order of client id."""
@@ -96,3 +107,8 @@ class LocalFederation:
                 self.states[client] = replace(self.states[client], y=None)
             members = set()
         self._round = (k, members | set(clients))
+
+
+def _arrays(state: SiteState) -> dict[str, Tensor]:
+    named = ((name, getattr(state, name)) for name in _KEPT)
+    return {name: value for name, value in named if value is not None}
