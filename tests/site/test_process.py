@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedsift.errors import RunError
 from fedsift.federation.encoding import decode_reply
 from fedsift.site.journal import Journal
-from fedsift.site.process import receive, send
+from fedsift.site.process import claim, receive, send, stop
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets"),
@@ -59,13 +60,18 @@ def test_a_killed_site_comes_back_with_its_weights(case, folder, client_app):
     assert torch.equal(stored.memory, state.memory)
     assert (folder / "site.sock").stat().st_mode & 0o077 == 0
     assert folder.stat().st_mode & 0o077 == 0
-    _nonsense_does_not_end_it(case, folder, client_app)
+    _foreign_bytes_do_not_end_it(case, folder, client_app)
 
 
-def _nonsense_does_not_end_it(case, folder, client_app):
-    for nonsense in (b"\x80\x04pickle", b'[["y", 99999999999999]]', b'{"a": 1}'):
+def test_stopping_a_site_that_does_not_end_gives_up(tmp_path):
+    with claim(tmp_path, mark=False), pytest.raises(RunError, match="still in use"):
+        stop(tmp_path, grace=0.1)
+
+
+def _foreign_bytes_do_not_end_it(case, folder, client_app):
+    for foreign in (b"\x80\x04pickle", b'[["y", 99999999999999]]', b'{"a": 1}'):
         with Client(str(folder / "site.sock"), family="AF_UNIX") as connection:
-            connection.send_bytes(nonsense)
+            connection.send_bytes(foreign)
             with pytest.raises(EOFError):
                 connection.recv_bytes()
     assert decode_reply(client_app.ask_site(folder, case.step(1))).error is None

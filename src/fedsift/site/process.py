@@ -94,7 +94,9 @@ def stop(folder: Path, grace: float = GRACE) -> None:
         passed = time.monotonic() - start
         text = (folder / LOCK).read_text(encoding="utf-8")
         if passed > 2 * grace:
-            raise RunError(f"process {text} still holds {folder} after SIGKILL; end it by hand")
+            raise RunError(
+                f"{folder} is still in use (process {text or 'unknown'}); end it by hand"
+            )
         wanted = signal.SIGKILL if passed > grace else signal.SIGTERM
         if text.isdigit() and sent != wanted:
             with suppress(ProcessLookupError):  # it has just ended

@@ -160,7 +160,7 @@ def _folder(path: Path) -> tuple[Array, Array]:
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
     names, files = class_names(str(path)), _image_files(path)
     if not files:
-        raise DataError(f"{path} has no parquet file and no folder of images")
+        raise DataError(f"{path} has no parquet file and no folder of images; give one of the two")
     labels = [_class_number(file.parent, names) for file in files]
     images = [_image(file) for file in files]
     if len({image.shape for image in images}) > 1:
