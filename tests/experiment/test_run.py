@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -198,12 +197,14 @@ def kill_when_running(config: Path, out: Path) -> int:
     command = [sys.executable, "-m", "fedsift", "run", str(config), "--out", str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 120
-        while not (out / "rounds.jsonl").exists() or count(out) < 3:
-            assert process.poll() is None, "the run ended by itself"
-            assert time.monotonic() < deadline, "the run did not start"
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
+        deadline = time.monotonic() + 180
+        try:
+            while not (out / "rounds.jsonl").exists() or count(out) < 3:
+                assert process.poll() is None, "the run ended by itself"
+                assert time.monotonic() < deadline, "the run did not start"
+                time.sleep(0.005)
+        finally:
+            process.kill()  # SIGKILL, also when the test fails: leaving the block waits for its end
     return count(out)
 
 
