@@ -37,14 +37,20 @@ def test_the_search_finds_a_private_import(bad):
     assert not _private("from flwr.app import Message")
 
 
-@pytest.mark.parametrize("version", ["1.38.0", "1.43.0", "2.41.0", "1.4"])
+@pytest.mark.parametrize("version", ["1.39.0", "1.43.0", "2.41.0", "1.4"])
 def test_an_untested_version_is_refused_in_a_sentence(version):
     with pytest.raises(InputError, match=f"Flower {version} is installed but fedsift was tested"):
         check_version(version)
 
 
-def test_what_pyproject_asks_for_was_tested():
+def test_pyproject_allows_exactly_what_was_tested():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (spec,) = (s for s in project["optional-dependencies"]["flower"] if s.startswith("flwr"))
-    check_version(re.search(r"[\d.]+", spec)[0])
-    assert f"{TESTED[-1]}." in spec or f"<1.{int(TESTED[-1].split('.')[1]) + 1}" in spec
+    minors = [int(version.removeprefix("1.")) for version in TESTED]
+    assert minors == list(range(minors[0], minors[-1] + 1))
+    assert spec == f"flwr>=1.{minors[0]},<1.{minors[-1] + 1}"
+
+
+def test_the_pinned_version_was_tested():
+    pins = (ROOT / "constraints.txt").read_text()
+    check_version(re.search(r"^flwr==(.+)$", pins, re.MULTILINE)[1])
