@@ -1,8 +1,7 @@
-"""Seconds a round on every engine, and bytes between sites and server as the kernel saw them.
+"""Seconds per round on every engine, and bytes between sites and server as the kernel saw them.
 
     in process    10 clients in this process
-    simulation    10 clients in Flower's simulation engine
-    n nodes       a SuperLink, n SuperNodes and n sites on loopback, with TLS and node keys
+    n nodes       a SuperLink, n SuperNodes and n sites on loopback, with TLS and registered keys
 
 All on digits; a figure is the median over all rounds but the first, in which sites load what they
 need.
@@ -28,7 +27,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -44,7 +42,7 @@ from fedsift.errors import RunError
 from fedsift.experiment.config import Config
 from fedsift.experiment.run import execute
 from fedsift.experiment.setup import load_data
-from fedsift.flower.rehearsal import Network, Rehearsal
+from fedsift.flower.local_deployment import LocalDeployment, Network
 
 METHODS: dict[str, dict[str, Any]] = {
     "single_loop": {"method": "single-loop", "compressor": "count-sketch", "rounds": 6},
@@ -57,9 +55,8 @@ HEADERS = 14 + 20 + 32  # bytes of Ethernet, IP and TCP with time stamps
 
 def measure() -> dict[str, float]:
     """Measure every engine, then the bytes."""
-    missing = [name for name in ("flwr", "ray") if importlib.util.find_spec(name) is None]
-    if missing:
-        print(f"  left out: {' and '.join(missing)} not installed; install 'flwr[simulation]'")
+    if importlib.util.find_spec("flwr") is None:
+        print("  left out: Flower is not installed; pip install 'fedsift[flower]'")
         return {}
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"  # of what is started here: many processes, few cores
@@ -72,7 +69,7 @@ def measure() -> dict[str, float]:
 
 
 def _measure(folder: Path) -> dict[str, float]:
-    found = _here(folder / "here") | _simulated(folder / "simulated")
+    found = _here(folder / "here")
     for nodes in (3, 10):
         found |= _deployed(folder / str(nodes), nodes)
     try:
@@ -110,24 +107,14 @@ def _here(folder: Path) -> dict[str, float]:
     return {f"deployment_seconds_{m}_in_process": _seconds(folder / m) for m in METHODS}
 
 
-def _simulated(folder: Path) -> dict[str, float]:
-    program = [sys.executable, "-m", "fedsift.flower.simulated"]
-    _sites(_config(10, "single_loop"), folder / "sites")
-    for method in METHODS:
-        (folder / f"{method}.toml").write_text(_config(10, method).to_toml())
-        paths = [str(folder / name) for name in (f"{method}.toml", "sites", method)]
-        _check(subprocess.run([*program, *paths], capture_output=True, text=True, check=False))
-    return {f"deployment_seconds_{m}_simulation": _seconds(folder / m) for m in METHODS}
-
-
 def _deployed(folder: Path, nodes: int) -> dict[str, float]:
     data = _sites(_config(nodes, "single_loop"), folder / "data")
-    with Rehearsal(folder, data) as federation:
+    with LocalDeployment(folder, data) as federation:
         runs = {m: _submit(federation, _config(nodes, m), m) for m in METHODS}
     return {f"deployment_seconds_{m}_{nodes}_nodes": _seconds(run) for m, run in runs.items()}
 
 
-def _submit(federation: Rehearsal, config: Config, name: str) -> Path:
+def _submit(federation: LocalDeployment, config: Config, name: str) -> Path:
     path, out = federation.folder / f"{name}.toml", federation.folder / "runs" / name
     path.write_text(config.to_toml())
     _check(federation.submit(str(path), out, "--timeout", "120"))
@@ -158,7 +145,7 @@ class Passed:
 def _wire(folder: Path, network: Network) -> dict[str, float]:
     large, other = _config(3, "single_loop"), _config(3, "iter_sketch")
     small = _config(3, "single_loop", model="linear")
-    with Rehearsal(folder, _sites(large, folder / "data"), network) as federation:
+    with LocalDeployment(folder, _sites(large, folder / "data"), network) as federation:
         a, b, c = (_watch(federation, *run) for run in ((large, "a"), (small, "b"), (other, "c")))
         before = _counters(federation)
         time.sleep(IDLE)
@@ -179,7 +166,7 @@ def _wire(folder: Path, network: Network) -> dict[str, float]:
     }
 
 
-def _watch(federation: Rehearsal, config: Config, name: str) -> Passed:
+def _watch(federation: LocalDeployment, config: Config, name: str) -> Passed:
     """Do a run; return what passed from the end of its first round to the end of its last."""
     marks: list[tuple[float, int, int]] = []
     done = threading.Event()
@@ -209,7 +196,7 @@ def _between(
     return Passed(int(size), int(packets), seconds, counted, messages)
 
 
-def _counters(federation: Rehearsal) -> tuple[float, int, int]:
+def _counters(federation: LocalDeployment) -> tuple[float, int, int]:
     """Return the time, and the bytes and packets that have passed the cable, both ways."""
     pid = federation.processes["site-0"].pid
     lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()

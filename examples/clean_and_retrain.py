@@ -50,15 +50,15 @@ def corrections(audit: SiteAudit) -> pd.DataFrame:
 
 def main(config: Config, folder: Path) -> dict[str, float]:
     """Sift, correct, train again; return the accuracies."""
-    noisy = execute(config.replace(method="fedavg"), folder / "noisy")
-    sifted = execute(config, folder / "sifted")
+    noisy = execute(config.replace(method="fedavg"), folder / "noisy").summary
+    sifted = execute(config, folder / "sifted").summary
     run = open_run(folder / "sifted")
     table = pd.concat([corrections(run.audit(client)) for client in run.clients])
     path = folder / "corrected.parquet"
     table.to_parquet(path, index=False)
     cleaned = config.replace(method="fedavg", labels=str(path))
-    after = execute(cleaned, folder / "after")
-    oracle = execute(config.replace(method="oracle"), folder / "oracle")
+    after = execute(cleaned, folder / "after").summary
+    oracle = execute(config.replace(method="oracle"), folder / "oracle").summary
     print(f"accepted {(~table['unusable']).sum()} suggestions, left out {table['unusable'].sum()}")
     print(f"wrong labels: {noisy['noise_rate']:.1%} before, {after['noise_rate']:.1%} after")
     rows = {

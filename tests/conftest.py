@@ -23,6 +23,14 @@ from fedsift.problem import (
 from fedsift.randomness import generator
 
 torch.set_num_threads(1)
+DEEP = 3600  # seconds for a test of the deep tier that has no limit of its own
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the deep tier, which takes minutes, more time than pyproject.toml gives the rest."""
+    for item in items:
+        if item.get_closest_marker("deep") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(DEEP))
 
 
 @dataclass(frozen=True)

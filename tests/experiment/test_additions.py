@@ -54,7 +54,7 @@ def build_first(settings, context):
 def test_a_compressor(tmp_path, tiny, monkeypatch):
     monkeypatch.setitem(COMPRESSORS, "first", Row(First, build_first, ClientFeedback))
     first, dense = (
-        execute(tiny("single-loop", compressor=name, rounds=2), tmp_path / name)
+        execute(tiny("single-loop", compressor=name, rounds=2), tmp_path / name).summary
         for name in ("first", "identity")
     )
     assert read_config(tmp_path / "first").value("compressor") == "first"
@@ -64,7 +64,7 @@ def test_a_compressor(tmp_path, tiny, monkeypatch):
 def test_an_estimator(tmp_path, tiny, monkeypatch):
     row = EstimatorRow("exact", (CurvatureKeys,), lambda keys, _: Exact(curvature_of(keys)))
     monkeypatch.setitem(METHODS, "exact", with_estimator(row))
-    summary = execute(tiny("exact", rounds=2), tmp_path)
+    summary = execute(tiny("exact", rounds=2), tmp_path).summary
     assert summary["hypergradient"]["residual"] < 1e-3
     assert summary["f1"] is not None
 
@@ -81,8 +81,8 @@ def build_mine(settings, context):
 
 def test_a_method(tmp_path, tiny, monkeypatch):
     monkeypatch.setitem(METHODS, "mine", Method("mine", (PaceKeys,), build_mine))
-    mine = execute(tiny("mine", pace=0.3, rounds=2), tmp_path / "mine")
-    fedavg = execute(tiny("fedavg", inner_lr=0.3, rounds=2), tmp_path / "fedavg")
+    mine = execute(tiny("mine", pace=0.3, rounds=2), tmp_path / "mine").summary
+    fedavg = execute(tiny("fedavg", inner_lr=0.3, rounds=2), tmp_path / "fedavg").summary
     assert read_config(tmp_path / "mine").value("pace") == 0.3
     assert mine["validation_loss"] == fedavg["validation_loss"]
 
@@ -116,7 +116,7 @@ def to_zero(labels, rate, classes, generator):
 
 def test_a_noise(tmp_path, tiny, monkeypatch):
     monkeypatch.setitem(NOISES, "to-zero", to_zero)
-    summary = execute(tiny("single-loop", noise="to-zero", rho=0.5, rounds=1), tmp_path)
+    summary = execute(tiny("single-loop", noise="to-zero", rho=0.5, rounds=1), tmp_path).summary
     table = pd.read_parquet(tmp_path / "clients" / "0" / "weights.parquet")
     assert (table["label"][:10] == 0).all()
     assert 0.3 < summary["noise_rate"] <= 0.5  # some had the class 0 before
@@ -129,7 +129,7 @@ def in_turn(pool, generator):
 
 def test_a_partition(tmp_path, tiny, monkeypatch):
     monkeypatch.setitem(PARTITIONS, "in-turn", in_turn)
-    summary = execute(tiny("fedavg", partition="in-turn", rounds=1), tmp_path)
+    summary = execute(tiny("fedavg", partition="in-turn", rounds=1), tmp_path).summary
     assert read_config(tmp_path).partition == "in-turn"
     assert summary["clients"] == 2
 
@@ -150,6 +150,6 @@ class Blobs:
 def test_a_dataset_that_is_not_of_images(tmp_path, tiny, monkeypatch):
     row = Dataset("blobs", "two blobs", ("no", "yes"), (2,), "linear", Blobs())
     monkeypatch.setitem(DATASETS, "blobs", row)
-    summary = execute(tiny("single-loop", dataset="blobs", rounds=3), tmp_path)
+    summary = execute(tiny("single-loop", dataset="blobs", rounds=3), tmp_path).summary
     assert summary["dataset"] == "blobs"
     assert summary["test_accuracy"] > 0.9

@@ -10,7 +10,7 @@ from fedsift.experiment.run import execute
 @pytest.mark.deep
 def test_fedavg_overfits_and_comm_fedbio_stays_near_the_oracle(tmp_path):
     config = {"rounds": ROUNDS, "eval_every": 10}
-    done = {m: execute(Config.of(method=m, **config), tmp_path / m) for m in METHODS}
+    done = {m: execute(Config.of(method=m, **config), tmp_path / m).summary for m in METHODS}
     accuracy = {m: summary["test_accuracy"] for m, summary in done.items()}
     assert accuracy["fedavg"] < done["fedavg"]["best_test_accuracy"] - 0.05
     assert accuracy["single-loop"] >= accuracy["oracle"] - 0.02
@@ -20,6 +20,7 @@ def test_fedavg_overfits_and_comm_fedbio_stays_near_the_oracle(tmp_path):
 @pytest.mark.deep
 @pytest.mark.parametrize("method", ["single-loop", "iter-topk"])
 def test_the_other_methods_find_wrong_labels_too(tmp_path, method):
-    summary = execute(Config.of(method=method, rounds=100, eval_every=100), tmp_path / "run")
+    config = Config.of(method=method, rounds=100, eval_every=100)
+    summary = execute(config, tmp_path / "run").summary
     assert summary["f1"] >= 0.88
     assert summary["auc"] >= 0.95

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -29,7 +28,7 @@ def stop_after(k: int, error: type[BaseException] = KeyboardInterrupt):
 
 
 def test_folder_has_everything_about_the_run(tmp_path, tiny):
-    summary = execute(tiny(), tmp_path / "run")
+    summary = execute(tiny(), tmp_path / "run").summary
     names = {str(p.relative_to(tmp_path / "run")) for p in tmp_path.rglob("*") if p.is_file()}
     assert names == {
         "config.toml",
@@ -44,7 +43,7 @@ def test_folder_has_everything_about_the_run(tmp_path, tiny):
 
 
 def test_summary_is_the_last_round_and_the_totals(tmp_path, tiny):
-    summary = execute(tiny(rho=0.25, initial_weight=0.5), tmp_path)
+    summary = execute(tiny(rho=0.25, initial_weight=0.5), tmp_path).summary
     records = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
     last = records[-1]
     for key in ("test_accuracy", "f1", "precision", "recall", "auc"):
@@ -62,14 +61,14 @@ def test_summary_is_the_last_round_and_the_totals(tmp_path, tiny):
 
 @pytest.mark.parametrize("method", ["fedavg", "oracle"])
 def test_summary_has_no_detection_without_weights(tmp_path, tiny, method):
-    summary = execute(tiny(method, rounds=1), tmp_path)
+    summary = execute(tiny(method, rounds=1), tmp_path).summary
     missing = ("f1", "precision", "recall", "auc", "hypergradient")
     assert [summary[key] for key in missing] == [None] * 5
     assert not (tmp_path / "clients").exists()
 
 
 def test_saved_model_has_the_accuracy_of_the_summary(tmp_path, tiny):
-    summary = execute(tiny(), tmp_path)
+    summary = execute(tiny(), tmp_path).summary
     tensors = load_file(tmp_path / "model.safetensors")
     c = tiny().resolve()
     sizes = {k: getattr(c, k) for k in ("clients", "samples_per_client", "validation_size")}
@@ -196,12 +195,14 @@ def kill_when_running(config: Path, out: Path) -> int:
     command = [sys.executable, "-m", "fedsift", "run", str(config), "--out", str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 120
-        while not (out / "rounds.jsonl").exists() or count(out) < 3:
-            assert process.poll() is None, "the run ended by itself"
-            assert time.monotonic() < deadline, "the run did not start"
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
+        deadline = time.monotonic() + 180
+        try:
+            while not (out / "rounds.jsonl").exists() or count(out) < 3:
+                assert process.poll() is None, "the run ended by itself"
+                assert time.monotonic() < deadline, "the run did not start"
+                time.sleep(0.005)
+        finally:
+            process.kill()  # SIGKILL, also when the test fails: leaving the block waits for its end
     return count(out)
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from fedsift.compress import CountSketch, TopK, wire
 from fedsift.errors import WireError
 from fedsift.federation.encoding import (
-    ABOUT,
     ENVELOPE,
-    About,
+    REQUEST_ID,
     Kept,
+    RequestId,
     decode_reply,
     decode_request,
     encode_reply,
@@ -48,7 +48,7 @@ def test_the_bytes_of_a_reply_are_those_that_are_counted():
     product = CountSketch(50, rows=3, columns=4, seed=1).compress(_vector("p"))
     reply = Reply(2, 100, {"product": product, "update": _vector("u")}, {"loss": 0.5})
     parts = encode_reply(reply)
-    assert num_bytes({**parts, ABOUT: b"not counted"}) == reply.num_bytes()
+    assert num_bytes({**parts, REQUEST_ID: b"not counted"}) == reply.num_bytes()
     decoded = decode_reply(parts)
     assert (decoded.client, decoded.num_samples, decoded.scalars) == (2, 100, {"loss": 0.5})
     assert torch.equal(decoded.arrays["product"].table, product.table)
@@ -93,15 +93,15 @@ def test_foreign_requests_are_refused(parts):
         decode_request(parts, {})
 
 
-@given(st.dictionaries(st.sampled_from([ENVELOPE, "y", ABOUT, "v+"]), st.binary(max_size=64)))
+@given(st.dictionaries(st.sampled_from([ENVELOPE, "y", REQUEST_ID, "v+"]), st.binary(max_size=64)))
 def test_foreign_bytes_are_refused_and_nothing_else_happens(parts):
-    for decode in (decode_reply, lambda p: decode_request(p, {}), About.decode):
+    for decode in (decode_reply, lambda p: decode_request(p, {}), RequestId.decode):
         with pytest.raises(WireError):
             decode(parts)
 
 
-def test_about_is_exact():
-    about = About("run", 3, 1, "train")
-    assert About.decode({ABOUT: about.encode()}) == about
+def test_a_request_id_is_exact():
+    request_id = RequestId("run", 3, 1, "train")
+    assert RequestId.decode({REQUEST_ID: request_id.encode()}) == request_id
     with pytest.raises(WireError):
-        About.decode({ABOUT: about.encode().replace(b"3", b"true")})
+        RequestId.decode({REQUEST_ID: request_id.encode().replace(b"3", b"true")})

@@ -7,7 +7,7 @@ from fedsift.client import Client
 from fedsift.compress import wire
 from fedsift.errors import InputError
 from fedsift.federation import LocalFederation
-from fedsift.messages import Request
+from fedsift.messages import Request, Traffic
 from fedsift.problem import FlatModel, Reweighting
 
 
@@ -59,6 +59,34 @@ def test_only_asked_clients_have_a_state(conv):
     federation = _federation(conv)
     federation.ask(_request(conv), [1])
     assert list(federation.states) == [1]
+
+
+def test_a_restored_federation_goes_on_like_the_one_that_was_kept(conv):
+    first, second = _federation(conv), _federation(conv)
+    first.ask(_request(conv), [0, 1])
+    snapshot = first.snapshot()
+    second.restore(snapshot)
+    assert second.snapshot() == snapshot
+    expected, found = (f.ask(_request(conv), [1, 2]) for f in (first, second))
+    for a, b in zip(expected, found, strict=True):
+        assert torch.equal(a.arrays["update"], b.arrays["update"])
+    assert second.traffic == first.traffic
+
+
+def test_a_snapshot_is_not_changed_by_later_requests(conv):
+    federation = _federation(conv)
+    before = federation.snapshot()
+    federation.ask(_request(conv), [1])
+    assert (before.clients, before.versions, before.traffic) == ({}, {}, Traffic())
+
+
+def test_inspect_shows_the_arrays_of_a_state_without_y(conv):
+    federation = _federation(conv)
+    federation.ask(_request(conv), [1])
+    state, shown = federation.state(1), federation.inspect(1)
+    assert set(shown) == {"x", "average"}
+    assert shown["x"] is state.x
+    assert state.y is not None
 
 
 def test_faults_are_sentences(conv):

@@ -1,4 +1,4 @@
-"""The federation by mail: who is there, who answers what, who stays silent."""
+"""The remote federation: who is there, who replies what, who is silent."""
 
 import re
 
@@ -7,13 +7,19 @@ import torch
 
 from fedsift.compress import TopK
 from fedsift.errors import RunError, TooFewClients
-from fedsift.federation.encoding import ABOUT, About, decode_request, encode_reply, num_bytes
-from fedsift.federation.remote import HELLO, Letter, Patience, RemoteFederation
+from fedsift.federation.encoding import (
+    REQUEST_ID,
+    RequestId,
+    decode_request,
+    encode_reply,
+    num_bytes,
+)
+from fedsift.federation.remote import HELLO, RawReply, RemoteFederation, Timeouts
 from fedsift.messages import Reply, Request, Snapshot, Versioned
 
 
-class FakeMail:
-    """Nodes 100 + m, each answered by a function of (about, parts); None stays silent."""
+class FakeTransport:
+    """Nodes 100 + m; a function of (node, parts) replies for each, None is silence."""
 
     def __init__(self, answer, nodes=(100, 101, 102)):
         self.answer, self.present, self.sent, self.now = answer, list(nodes), {}, 0.0
@@ -21,14 +27,14 @@ class FakeMail:
     def nodes(self):
         return self.present
 
-    def push(self, letters, ttl):
-        ids = [f"letter {len(self.sent) + i}" for i in range(len(letters))]
-        self.sent |= dict(zip(ids, letters, strict=True))
+    def push(self, messages, ttl):
+        ids = [f"message {len(self.sent) + i}" for i in range(len(messages))]
+        self.sent |= dict(zip(ids, messages, strict=True))
         return ids
 
     def pull(self, ids):
-        letters = [(i, self.answer(self.sent[i][0], self.sent[i][1])) for i in ids]
-        return [a if isinstance(a, Letter) else Letter(i, a) for i, a in letters if a is not None]
+        found = [(i, self.answer(self.sent[i][0], self.sent[i][1])) for i in ids]
+        return [a if isinstance(a, RawReply) else RawReply(i, a) for i, a in found if a is not None]
 
     def sleep(self, seconds):
         self.now += seconds
@@ -36,23 +42,23 @@ class FakeMail:
 
 def _answer(node, parts):
     reply = Reply(node - 100, 10 + node - 100, {}, {"loss": 0.5})
-    if About.decode(parts).action == HELLO:
+    if RequestId.decode(parts).action == HELLO:
         reply = Reply(node - 100, 10 + node - 100)
-    return {**encode_reply(reply), ABOUT: parts[ABOUT]}
+    return {**encode_reply(reply), REQUEST_ID: parts[REQUEST_ID]}
 
 
-def _federation(answer=_answer, clients=3, **mail):
-    mail = FakeMail(answer, **mail)
-    patience = Patience(answer=30, connect=10, poll=1)
-    federation = RemoteFederation(mail, "r", patience, lambda: mail.now, mail.sleep)
+def _federation(answer=_answer, clients=3, **more):
+    transport = FakeTransport(answer, **more)
+    timeouts = Timeouts(reply=30, connect=10, poll=1)
+    federation = RemoteFederation(transport, "r", timeouts, lambda: transport.now, transport.sleep)
     federation.open(clients, 0, {"seed": 1})
-    return federation, mail
+    return federation, transport
 
 
 REQUEST = Request("train", 0, {"y": torch.ones(4)}, {"lr": 0.1})
 
 
-def test_the_opening_question_maps_nodes_to_clients_in_order():
+def test_hello_maps_nodes_to_clients_in_order():
     federation, _ = _federation(nodes=(102, 100, 101))
     assert federation.sizes == {0: 10, 1: 11, 2: 12}
     assert list(federation.sizes) == [0, 1, 2]
@@ -69,25 +75,36 @@ def test_replies_come_in_order_and_bytes_are_counted():
     assert traffic.exchanges == 1
 
 
-def test_too_few_clients_are_told_by_number():
-    with pytest.raises(TooFewClients, match="3 of 4 clients were there after 10 s"):
+def test_a_snapshot_has_no_client_state():
+    federation, _ = _federation()
+    federation.ask(REQUEST, [0])
+    snapshot = federation.snapshot()
+    assert snapshot == Snapshot({}, federation.versions, federation.traffic)
+    assert federation.inspect(0) is None
+    federation.ask(REQUEST, [0])
+    federation.restore(snapshot)
+    assert federation.traffic == snapshot.traffic
+
+
+def test_too_few_clients_are_counted():
+    with pytest.raises(TooFewClients, match="3 of 4 clients had connected after 10 s"):
         _federation(clients=4)
 
 
 def test_two_sites_of_one_number_are_refused():
     def twins(node, parts):
-        return {**encode_reply(Reply(0, 5)), ABOUT: parts[ABOUT]}
+        return {**encode_reply(Reply(0, 5)), REQUEST_ID: parts[REQUEST_ID]}
 
-    with pytest.raises(RunError, match="two sites say that they are client 0"):
+    with pytest.raises(RunError, match="two sites joined as client 0"):
         _federation(twins)
 
 
 def _with(change):
-    """Answer well but for client 1, whose answer to a request is changed."""
+    """Reply well but for client 1, whose reply to a request is changed."""
 
     def answer(node, parts):
         good = _answer(node, parts)
-        return change(good) if node == 101 and About.decode(parts).action != HELLO else good
+        return change(good) if node == 101 and RequestId.decode(parts).action != HELLO else good
 
     return answer
 
@@ -95,25 +112,25 @@ def _with(change):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda good: None, "no answer within 30 s"),
+        (lambda good: None, "no reply within 30 s"),
         (lambda good: {**good, "x": b"\x80\x04foreign"}, "truncated|not a fedsift payload"),
-        (lambda good: {}, "does not say which question"),
+        (lambda good: {}, "does not identify its request"),
         (
-            lambda good: {**good, ABOUT: About("r", 5, 0, "train").encode()},
-            "to another question",
+            lambda good: {**good, REQUEST_ID: RequestId("r", 5, 0, "train").encode()},
+            "to another request",
         ),
         (
-            lambda good: {**encode_reply(Reply(2, 12)), ABOUT: good[ABOUT]},
-            "answered as client 2",
+            lambda good: {**encode_reply(Reply(2, 12)), REQUEST_ID: good[REQUEST_ID]},
+            "replied as client 2",
         ),
         (
-            lambda good: {**encode_reply(Reply(1, 99)), ABOUT: good[ABOUT]},
+            lambda good: {**encode_reply(Reply(1, 99)), REQUEST_ID: good[REQUEST_ID]},
             "has 99 samples now",
         ),
-        (lambda good: Letter("letter 4", None, "node gone"), "node gone"),
+        (lambda good: RawReply("message 4", None, "node gone"), "node gone"),
     ],
 )
-def test_a_bad_answer_becomes_an_error_reply(change, sentence):
+def test_a_bad_reply_becomes_an_error_reply(change, sentence):
     federation, _ = _federation(_with(change))
     replies = federation.ask(REQUEST, [0, 1, 2])
     assert [r.error is None for r in replies] == [True, False, True]
@@ -124,16 +141,16 @@ def test_a_client_that_failed_gets_the_array_whole():
     topk = TopK(40, 2)
     versioned = Versioned(torch.ones(40), 2, topk.compress(torch.ones(40)))
     silent = []
-    federation, mail = _federation(
+    federation, transport = _federation(
         lambda node, parts: (
-            None if node in silent and b"step" in parts[ABOUT] else _answer(node, parts)
+            None if node in silent and b"step" in parts[REQUEST_ID] else _answer(node, parts)
         )
     )
 
     def sent(k):
-        mail.sent.clear()
+        transport.sent.clear()
         federation.ask(Request("step", k, {"v": versioned}), [0, 1])
-        return [sorted(set(parts) & {"v", "v+"}) for _, parts in mail.sent.values()]
+        return [sorted(set(parts) & {"v", "v+"}) for _, parts in transport.sent.values()]
 
     federation.versions = {0: {"v": 1}, 1: {"v": 1}}
     silent.append(101)
@@ -142,13 +159,13 @@ def test_a_client_that_failed_gets_the_array_whole():
     assert sent(1) == [["v+"], ["v"]]
 
 
-def test_questions_of_a_round_are_numbered():
-    federation, mail = _federation()
-    mail.sent.clear()
+def test_requests_of_a_round_are_numbered():
+    federation, transport = _federation()
+    transport.sent.clear()
     for k in (0, 0, 1):
         federation.ask(Request("train", k), [0])
-    seen = [About.decode(parts) for _, parts in mail.sent.values()]
+    seen = [RequestId.decode(parts) for _, parts in transport.sent.values()]
     assert [(a.round, a.number) for a in seen] == [(0, 0), (0, 1), (1, 0)]
-    request, _ = decode_request(next(iter(mail.sent.values()))[1], {})
+    request, _ = decode_request(next(iter(transport.sent.values()))[1], {})
     assert request.action == "train"
-    assert num_bytes(next(iter(mail.sent.values()))[1]) == Request("train", 0).num_bytes()
+    assert num_bytes(next(iter(transport.sent.values()))[1]) == Request("train", 0).num_bytes()

@@ -13,14 +13,14 @@ from safetensors.torch import load_file
 from fedsift.errors import InputError, TooFewClients
 from fedsift.experiment.auditing import open_audit
 from fedsift.experiment.config import Config, read_by
-from fedsift.experiment.remote import execute_remotely
 from fedsift.experiment.run import execute
+from fedsift.experiment.server_run import execute_remotely
 from fedsift.experiment.setup import from_config, load_data
 from fedsift.federation import LocalFederation, RemoteFederation
-from fedsift.federation.encoding import ABOUT, About
-from fedsift.federation.remote import Letter, Patience
-from fedsift.site.findings import Origin
-from fedsift.site.host import Holdings, Host
+from fedsift.federation.encoding import REQUEST_ID, RequestId
+from fedsift.federation.remote import RawReply, Timeouts
+from fedsift.site.host import Host, SiteData
+from fedsift.site.result import Origin
 from fedsift.site.sources import load_model
 
 TINY = {
@@ -44,45 +44,45 @@ def tiny(method="single-loop", **changes):
 
 
 class Sites:
-    """Mail to hosts in this process; every question comes twice, and sites can crash."""
+    """Transport to hosts in this process; every request comes twice, and sites can crash."""
 
     def __init__(self, config, folder, sharing=()):
         clients = load_data(config).clients
         module = load_model("auto", tuple(clients[0].inputs.shape[1:]))
         folder.mkdir()
-        self.holdings = []
+        self.site_data = []
         for m, client in enumerate(clients):
             origin = Origin(str(folder / f"{m}.npz"))
             np.savez(origin.data, inputs=client.inputs.numpy(), labels=client.labels.numpy())
             samples = client.inputs, client.labels, folder / str(m)
-            self.holdings.append(Holdings(m, module, *samples, origin, m in sharing))
-        self.hosts = [Host(h) for h in self.holdings]
+            self.site_data.append(SiteData(m, module, *samples, origin, m in sharing))
+        self.hosts = [Host(h) for h in self.site_data]
         self.sent = {}
-        self.silent = lambda node, about: False
+        self.silent = lambda node, request_id: False
 
     def nodes(self):
         return range(len(self.hosts))
 
-    def push(self, letters, ttl):
-        ids = [str(len(self.sent) + i) for i in range(len(letters))]
-        self.sent |= dict(zip(ids, letters, strict=True))
+    def push(self, messages, ttl):
+        ids = [str(len(self.sent) + i) for i in range(len(messages))]
+        self.sent |= dict(zip(ids, messages, strict=True))
         return ids
 
     def pull(self, ids):
-        letters = []
+        replies = []
         for id_ in ids:
             node, parts = self.sent[id_]
-            if self.silent(node, About.decode(parts)):
+            if self.silent(node, RequestId.decode(parts)):
                 continue
             self.hosts[node].handle(parts)
-            self.hosts[node] = Host(self.holdings[node])  # a crash after every answer
-            letters.append(Letter(id_, self.hosts[node].handle(parts)))
-        return letters
+            self.hosts[node] = Host(self.site_data[node])  # a crash after every reply
+            replies.append(RawReply(id_, self.hosts[node].handle(parts)))
+        return replies
 
 
 def _remote(config, out, sites, **more):
-    patience = Patience(answer=0.1, connect=0.1, poll=0.05)
-    return execute_remotely(config, out, RemoteFederation(sites, "run", patience), **more)
+    federation = RemoteFederation(sites, "run", Timeouts(reply=0.1, connect=0.1, poll=0.05))
+    return execute_remotely(config, out, federation, **more).summary
 
 
 def _local(config, out):
@@ -91,7 +91,7 @@ def _local(config, out):
         sites = setup.federation.clients.values()
         return replace(setup, federation=LocalFederation(sites, pool=False))
 
-    return execute(config, out, build=build)
+    return execute(config, out, build=build).summary
 
 
 def _compare(here, there, sites, clients=3):
@@ -100,7 +100,7 @@ def _compare(here, there, sites, clients=3):
     for m in range(clients):
         path = f"clients/{m}/weights.parquet"
         if (here / path).exists():
-            kept = pd.read_parquet(sites.holdings[m].folder / "run" / path)
+            kept = pd.read_parquet(sites.site_data[m].folder / "run" / path)
             own = pd.read_parquet(here / path)
             assert np.array_equal(kept["weight"], own["weight"])
             assert np.array_equal(kept["label"], own["label"])
@@ -135,76 +135,80 @@ def test_a_site_audits_its_own_labels_as_one_process_would(tmp_path):
     sites = Sites(config, tmp_path / "sites")
     _remote(config, tmp_path / "there", sites)
     _local(config, tmp_path / "here")
-    for m, holdings in enumerate(sites.holdings):
-        mine, theirs = open_audit(tmp_path / "here"), open_audit(holdings.folder / "run")
+    for m, site_data in enumerate(sites.site_data):
+        mine, theirs = open_audit(tmp_path / "here"), open_audit(site_data.folder / "run")
         assert theirs.clients == [m]
         table = mine.audit(m).table.drop(columns="id")
         assert_frame_equal(theirs.audit(m).table, table)
-        own = json.loads((holdings.folder / "run" / f"clients/{m}/audit.json").read_text())
+        own = json.loads((site_data.folder / "run" / f"clients/{m}/audit.json").read_text())
         assert own["summary"]["flagged"] == int(table["is_label_issue"].sum())
 
 
-def test_a_site_that_was_away_at_the_end_is_told_on_resume(tmp_path):
+def test_a_site_that_was_away_at_the_end_gets_the_model_on_resume(tmp_path):
     config = tiny(rounds=1)
     sites = Sites(config, tmp_path / "sites")
-    sites.silent = lambda node, about: node == 1 and about.action == "close"
+    sites.silent = lambda node, request_id: node == 1 and request_id.action == "close"
     _remote(config, tmp_path / "run", sites)
-    away = sites.holdings[1].folder / "run"
+    away = sites.site_data[1].folder / "run"
     with pytest.raises(InputError, match="was away when it ended"):
         open_audit(away)
-    sites.silent = lambda node, about: False
+    sites.silent = lambda node, request_id: False
     _remote(config, tmp_path / "run", sites, resume=True)
     assert open_audit(away).clients == [1]
 
 
-@pytest.mark.parametrize(("asked", "sharing", "told"), [(True, {1}, {"1"}), (False, {1}, set())])
+@pytest.mark.parametrize(("asked", "sharing", "known"), [(True, {1}, {"1"}), (False, {1}, set())])
 def test_the_server_gets_counts_of_sites_that_allow_it_and_only_if_it_asks(
-    tmp_path, asked, sharing, told
+    tmp_path, asked, sharing, known
 ):
     config = tiny(rounds=2, share_summary=asked)
     _remote(config, tmp_path / "there", Sites(config, tmp_path / "sites", sharing))
     _local(replace(config, share_summary=True), tmp_path / "here")
     there, here = (json.loads((tmp_path / f / "summary.json").read_text()) for f in RUNS)
-    assert there.get("sites", {}) == {m: here["sites"][m] for m in told}
+    assert there.get("sites", {}) == {m: here["sites"][m] for m in known}
 
 
 def test_a_round_goes_on_without_a_silent_client_and_says_so(tmp_path):
     config = tiny()
     sites = Sites(config, tmp_path / "sites")
-    sites.silent = lambda node, about: node == 1 and about.action == "step" and about.round == 1
+    sites.silent = lambda node, request_id: (
+        node == 1 and request_id.action == "step" and request_id.round == 1
+    )
     summary = _remote(config, tmp_path / "run", sites)
     records = [json.loads(x) for x in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
     assert [len(r["events"]) for r in records] == [0, 1, 0, 0]
-    assert "client 1 did not answer 'step': no answer within" in records[1]["events"][0]
+    assert "client 1 did not answer 'step': no reply within" in records[1]["events"][0]
     assert summary["events"] == 1
 
 
 def test_a_run_that_broke_off_in_a_round_resumes_to_the_same_end(tmp_path):
     config = tiny("iter-sketch", iterations=3, min_clients=3)
     sites = Sites(config, tmp_path / "sites")
-    sites.silent = lambda node, about: (node, about.round, about.action) == (2, 2, "outer")
+    sites.silent = lambda node, request_id: (
+        (node, request_id.round, request_id.action) == (2, 2, "outer")
+    )
     with pytest.raises(TooFewClients):
         _remote(config, tmp_path / "there", sites)
-    sites.silent = lambda node, about: False
+    sites.silent = lambda node, request_id: False
     _remote(config, tmp_path / "there", sites, resume=True)
     _local(config, tmp_path / "here")
     _compare(tmp_path / "here", tmp_path / "there", sites)
 
 
-def test_a_letter_of_another_round_changes_nothing(tmp_path):
+def test_a_reply_of_another_round_changes_nothing(tmp_path):
     config = tiny(rounds=2)
     sites = Sites(config, tmp_path / "sites")
     pull = sites.pull
 
     def stale(ids):
-        letters = pull(ids)
-        about = About.decode(letters[0].parts)
-        if about.round == 1 and about.action == "step":
-            other = replace(about, round=0).encode()
-            letters[0] = Letter(letters[0].reply_to, {**letters[0].parts, ABOUT: other})
-        return letters
+        replies = pull(ids)
+        request_id = RequestId.decode(replies[0].parts)
+        if request_id.round == 1 and request_id.action == "step":
+            other = replace(request_id, round=0).encode()
+            replies[0] = RawReply(replies[0].reply_to, {**replies[0].parts, REQUEST_ID: other})
+        return replies
 
     sites.pull = stale
     _remote(config, tmp_path / "run", sites)
     last = json.loads((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()[-1])
-    assert "to another question" in last["events"][0]
+    assert "to another request" in last["events"][0]

@@ -55,6 +55,6 @@ def in_process():
             return replace(setup, federation=LocalFederation(sites, pool=False))
 
         torch.set_num_threads(1)
-        return execute(config, out, build=build)
+        return execute(config, out, build=build).summary
 
     return run

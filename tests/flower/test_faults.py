@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import numpy as np
 import pandas as pd
@@ -13,15 +14,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fedsift.flower.rehearsal import Rehearsal
+from fedsift.flower.local_deployment import LocalDeployment
 from fedsift.site.journal import Journal
 
-pytestmark = pytest.mark.deep
-TIMEOUT = 1500
+TIMEOUT = 600  # seconds for a run, or for a round of it
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(2 * TIMEOUT)]
 
 
 class Run:
-    """A run on a rehearsal that is watched while it goes on."""
+    """A run on a local deployment that is watched while it goes on."""
 
     def __init__(self, federation, config, *more):
         self.federation, self.folder = federation, federation.folder
@@ -54,8 +55,12 @@ class Run:
             time.sleep(0.2)
 
     def finish(self):
-        told, _ = self.process.communicate(timeout=TIMEOUT)
-        return self.process.returncode, told
+        output, _ = self.process.communicate(timeout=TIMEOUT)
+        return self.process.returncode, output
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
 
     def journal(self, m):
         return Journal(self.folder / f"site-{m}" / self.name / "journal")
@@ -66,24 +71,18 @@ class Run:
 
 @pytest.fixture
 def start(tmp_path, config, write_sites):
-    """Start a federation and a run on it; everything is ended after the test."""
-    started = []
+    """Start a federation and a run on it; everything is terminated after the test."""
+    with ExitStack() as stack:
 
-    def begin(*more, **changes):
-        settings = config.replace(method="single-loop", **changes)
-        federation = Rehearsal(tmp_path, write_sites(settings, tmp_path / "data"))
-        started.append(federation.__enter__())
-        run = Run(federation, settings, *more)
-        started.append(run)
-        return settings, run
+        def begin(*more, **changes):
+            settings = config.replace(method="single-loop", **changes)
+            data = write_sites(settings, tmp_path / "data")
+            federation = stack.enter_context(LocalDeployment(tmp_path, data))
+            run = Run(federation, settings, *more)
+            stack.callback(run.kill)
+            return settings, run
 
-    yield begin
-    for thing in reversed(started):
-        if isinstance(thing, Run):
-            thing.process.kill()
-            thing.process.communicate()
-        else:
-            thing.stop()
+        yield begin
 
 
 def _children(pid):
@@ -112,24 +111,24 @@ def test_a_killed_site_process_comes_back_and_the_run_is_the_same(start, in_proc
     config, run = start()
     run.wait_for_round(2)
     os.kill(int((run.folder / "site-1" / "site.lock").read_text()), signal.SIGKILL)
-    code, told = run.finish()
-    assert code == 0, told
+    code, output = run.finish()
+    assert code == 0, output
     assert run.events() == []
     _same_as_in_process(run, config, in_process, tmp_path)
 
 
-def test_a_killed_node_misses_rounds_and_rejoins_with_its_weights(start):
+def test_a_killed_supernode_misses_rounds_and_rejoins_with_its_weights(start):
     _, run = start("--timeout", "90", rounds=12)
     run.wait_for_round(2)
     os.kill(_child(run.federation.processes["site-1"], "flower-supernode"), signal.SIGKILL)
     before = run.journal(1).last
-    code, told = run.finish()
-    assert code == 0, told
+    code, output = run.finish()
+    assert code == 0, output
     missed = [r["round"] for r in run.records() if r["events"]]
     assert missed
     assert all("client 1 did not answer" in event for event in run.events())
     after = run.journal(1)
-    # The site was never touched: what it had is still its own, and it went on from there.
+    # The site's process was not touched: it went on from the state it had.
     assert after.last.index > before.index
     assert missed[-1] < 12
 
@@ -138,8 +137,8 @@ def test_a_killed_superlink_is_started_again_and_the_run_goes_on(start, in_proce
     config, run = start(rounds=6)
     run.wait_for_round(2)
     os.kill(_child(run.federation.processes["server"], "flower-superlink"), signal.SIGKILL)
-    code, told = run.finish()
-    assert code == 0, told
+    code, output = run.finish()
+    assert code == 0, output
     assert len(run.records()) == 6
     assert run.events() == []
     _same_as_in_process(run, config, in_process, tmp_path)
@@ -152,6 +151,6 @@ def test_a_client_slower_than_the_timeout_is_left_out(start):
     os.kill(site, signal.SIGSTOP)
     run.wait_for_round(2)
     os.kill(site, signal.SIGCONT)
-    code, told = run.finish()
-    assert code == 0, told
+    code, output = run.finish()
+    assert code == 0, output
     assert any("client 2 did not answer 'step'" in event for event in run.records()[1]["events"])

@@ -48,10 +48,10 @@ def test_only_the_right_ca_and_the_right_name_are_trusted(tmp_path):
 
 def test_private_files_are_private_and_pairs_fit(tmp_path):
     make_keys(tmp_path, ["site-0"])
-    for name in ("ca.key", "server.key", "superexec.secret", "nodes/site-0"):
+    for name in ("ca.key", "server.key", "superexec.secret", "sites/site-0"):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
-    private = load_ssh_private_key((tmp_path / "nodes/site-0").read_bytes(), None)
-    public = load_ssh_public_key((tmp_path / "nodes/site-0.pub").read_bytes())
+    private = load_ssh_private_key((tmp_path / "sites/site-0").read_bytes(), None)
+    public = load_ssh_public_key((tmp_path / "sites/site-0.pub").read_bytes())
     assert private.public_key() == public
     assert private.curve.name == "secp384r1"
 
@@ -62,5 +62,5 @@ def test_a_second_call_adds_and_changes_nothing(tmp_path):
     added = make_keys(tmp_path, ["site-0", "site-1"])
     assert sorted(p.name for p in added) == ["site-1", "site-1.pub"]
     assert {path: path.read_bytes() for path in first} == before
-    with pytest.raises(InputError, match="certificate already"):
+    with pytest.raises(InputError, match="already has a server certificate"):
         make_keys(tmp_path, [], ["new.example.org"])

@@ -1,4 +1,4 @@
-"""A SuperLink with TLS and node authentication and 3 SuperNodes give what one process gives."""
+"""A SuperLink with TLS and registered keys and 3 SuperNodes give what one process gives."""
 
 import json
 
@@ -8,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fedsift.flower.rehearsal import Rehearsal
+from fedsift.flower.local_deployment import LocalDeployment
 
+pytestmark = pytest.mark.timeout(600)  # the first test starts a deployment and does two runs
 METHODS = ("single-loop", "iter-sketch")
 SAME = ("test_accuracy", "validation_loss", "bytes_up", "bytes_down", "exchanges", "rounds")
 
@@ -18,7 +19,7 @@ SAME = ("test_accuracy", "validation_loss", "bytes_up", "bytes_down", "exchanges
 def deployed(tmp_path_factory, config, write_sites):
     """Run every method on one deployment; return the folder, which has run and site folders."""
     folder = tmp_path_factory.mktemp("fed")
-    with Rehearsal(folder, write_sites(config, folder / "data")) as federation:
+    with LocalDeployment(folder, write_sites(config, folder / "data")) as federation:
         for method in METHODS:
             path = folder / f"{method}.toml"
             path.write_text(config.replace(method=method).to_toml())

@@ -1,4 +1,4 @@
-"""A program that ends is started again, later each time; all end together."""
+"""A program that ends is restarted, after a longer wait each time; all end together."""
 
 import os
 import sys
@@ -6,7 +6,9 @@ import sys
 import pytest
 
 from fedsift.flower import supervise
-from fedsift.flower.supervise import Program, tend
+from fedsift.flower.supervise import Program, keep_running
+
+pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture
@@ -21,7 +23,8 @@ def _program(tmp_path, code):
 
 def test_it_starts_again_and_says_why(tmp_path, quick, capsys):
     program = _program(tmp_path, "import sys; sys.exit('no session yet')")
-    assert tend([program], give_up=lambda: "enough" if program.ends == 3 else None) == "enough"
+    reason = keep_running([program], give_up=lambda: "enough" if program.ends == 3 else None)
+    assert reason == "enough"
     said = capsys.readouterr().err
     assert said.count("no session yet") >= 3
     assert "in 0.02 s" in said
@@ -30,12 +33,12 @@ def test_it_starts_again_and_says_why(tmp_path, quick, capsys):
 def test_only_what_keeps_ending_is_failing(tmp_path, quick, monkeypatch):
     monkeypatch.setattr(supervise, "STEADY", 0.2)
     bad, good = _program(tmp_path, "1/0"), _program(tmp_path, "import time; time.sleep(1000)")
-    reason = tend([bad, good], give_up=lambda: "enough" if bad.failing() > 1 else None)
+    reason = keep_running([bad, good], give_up=lambda: "enough" if bad.failing() > 1 else None)
     assert reason == "enough"
     assert good.failing() == 0
 
 
 def test_what_runs_is_stopped_at_the_end(tmp_path, quick):
     program = _program(tmp_path, "import time; time.sleep(1000)")
-    tend([program], give_up=lambda: "enough" if program.process else None)
+    keep_running([program], give_up=lambda: "enough" if program.process else None)
     assert program.process.returncode is not None

@@ -1,4 +1,4 @@
-"""A small site, the questions of a real single-loop run, and the answers to them in process."""
+"""A small site, the requests of a real single-loop run, and the replies to them in process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fedsift.client import Client, ClientState
 from fedsift.compress import wire
 from fedsift.experiment.config import Config
 from fedsift.federation import LocalFederation
-from fedsift.federation.encoding import ABOUT, ENVELOPE, About, encode_request
+from fedsift.federation.encoding import ENVELOPE, REQUEST_ID, RequestId, encode_request
 from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.keys import BuildContext
 from fedsift.messages import Reply, Request
 from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.randomness import generator
-from fedsift.site.host import Holdings
+from fedsift.site.host import SiteData
 from fedsift.site.sources import load_model
 
 CONFIG = Config.of(method="single-loop", compressor="topk", rate=5.0, batch_size=4, seed=5)
@@ -29,7 +29,7 @@ ROUNDS = 6
 
 
 class Recorder(LocalFederation):
-    """Keeps what was asked and answered."""
+    """Keeps requests and replies."""
 
     def ask(self, request, clients):
         replies = super().ask(request, clients)
@@ -41,7 +41,7 @@ class Recorder(LocalFederation):
 class Case:
     """What the site has; round k's request, and the reply and state of the client in process."""
 
-    holdings: Holdings
+    site_data: SiteData
     rounds: list[tuple[Request, Reply, ClientState]]
     attempts: itertools.count = field(default_factory=itertools.count)
 
@@ -49,21 +49,25 @@ class Case:
         settings = {"seed": 5, "l2": CONFIG.l2, "initial_weight": 1.0, "parameters": 15}
         settings["bootstrap"] = BOOTSTRAP
         settings |= {"classes": 3, "model": "linear", "attempt": str(next(self.attempts))}
-        about = About("run", next_round, 0, HELLO)
+        request_id = RequestId("run", next_round, 0, HELLO)
         envelope = wire.encode({**settings, **changes, "next_round": next_round})
-        return {ENVELOPE: envelope, ABOUT: about.encode()}
+        return {ENVELOPE: envelope, REQUEST_ID: request_id.encode()}
 
     def step(self, k, **changes):
-        """Return the question of round k, for a site that has the v of the round before."""
-        about = replace(About("run", k, 0, "step"), **changes)
-        return {**encode_request(self.rounds[k][0], {"v": k}), ABOUT: about.encode()}
+        """Return the request of round k, for a site that has the v of the round before."""
+        request_id = replace(RequestId("run", k, 0, "step"), **changes)
+        return {**encode_request(self.rounds[k][0], {"v": k}), REQUEST_ID: request_id.encode()}
 
     def close(self):
         """Return the end of the run, with the model of its last round."""
-        told = {"class_names": '["a", "b", "c"]', "calibration": "{}", "share_summary": True}
+        closing = {"class_names": '["a", "b", "c"]', "calibration": "{}", "share_summary": True}
         y = self.rounds[-1][0].array("y")
-        about = About("run", ROUNDS, 0, CLOSE)
-        return {ENVELOPE: wire.encode(told), "y": wire.encode(y), ABOUT: about.encode()}
+        request_id = RequestId("run", ROUNDS, 0, CLOSE)
+        return {
+            ENVELOPE: wire.encode(closing),
+            "y": wire.encode(y),
+            REQUEST_ID: request_id.encode(),
+        }
 
 
 @pytest.fixture
@@ -78,4 +82,4 @@ def case(tmp_path):
     state = ServerState(problem.model.initial())
     for k in range(ROUNDS):
         _, state = algorithm.round(federation, Server(problem, batch, seed=5), state, k)
-    return Case(Holdings(0, module, inputs, labels, tmp_path / "site"), federation.kept)
+    return Case(SiteData(0, module, inputs, labels, tmp_path / "site"), federation.kept)

@@ -1,17 +1,17 @@
-"""A site that remembers: the same answers as in process, nothing done twice, nothing lost."""
+"""A site with a journal: the same replies as in process, nothing done twice, nothing lost."""
 
 import pandas as pd
 import pytest
 import torch
 
 from fedsift.compress import wire
-from fedsift.federation.encoding import ABOUT, ENVELOPE, About, decode_reply
+from fedsift.federation.encoding import ENVELOPE, REQUEST_ID, RequestId, decode_reply
 from fedsift.site.host import Host
 from fedsift.site.journal import Journal
 
 
 def same(parts, reply):
-    """Compare an answer with a reply bit for bit."""
+    """Compare encoded parts with a reply bit for bit."""
     decoded = decode_reply(parts)
     assert decoded.error == reply.error
     assert decoded.scalars == reply.scalars
@@ -21,11 +21,11 @@ def same(parts, reply):
 
 
 def _state(case):
-    return Journal(case.holdings.folder / "run" / "journal").last.state
+    return Journal(case.site_data.folder / "run" / "journal").last.state
 
 
-def test_answers_are_those_of_the_client_in_process(case):
-    host = Host(case.holdings)
+def test_replies_are_those_of_the_client_in_process(case):
+    host = Host(case.site_data)
     host.handle(case.hello())
     for k, (_, reply, state) in enumerate(case.rounds):
         assert same(host.handle(case.step(k)), reply)
@@ -33,24 +33,24 @@ def test_answers_are_those_of_the_client_in_process(case):
         assert torch.equal(_state(case).error, state.error)
 
 
-def test_the_same_question_twice_changes_nothing_twice(case):
-    host = Host(case.holdings)
+def test_the_same_request_twice_changes_nothing_twice(case):
+    host = Host(case.site_data)
     host.handle(case.hello())
     first, before = host.handle(case.step(0)), _state(case)
     assert host.handle(case.step(0)) == first
     assert torch.equal(_state(case).x, before.x)
 
 
-def test_the_same_question_with_other_content_is_refused(case):
-    host = Host(case.holdings)
+def test_the_same_request_with_other_content_is_refused(case):
+    host = Host(case.site_data)
     host.handle(case.hello())
     host.handle(case.step(0))
-    other = {**case.step(1), ABOUT: case.step(0)[ABOUT]}
+    other = {**case.step(1), REQUEST_ID: case.step(0)[REQUEST_ID]}
     assert "came again with other content" in decode_reply(host.handle(other)).error
 
 
-def test_a_late_question_is_refused(case):
-    host = Host(case.holdings)
+def test_a_late_request_is_refused(case):
+    host = Host(case.site_data)
     host.handle(case.hello())
     for k in (0, 1):
         host.handle(case.step(k))
@@ -59,18 +59,18 @@ def test_a_late_question_is_refused(case):
 
 
 def test_a_new_process_goes_on_where_the_old_one_was(case):
-    host = Host(case.holdings)
+    host = Host(case.site_data)
     host.handle(case.hello())
     for k in (0, 1):
         host.handle(case.step(k))
     _, reply, state = case.rounds[2]
-    again = Host(case.holdings)
+    again = Host(case.site_data)
     assert same(again.handle(case.step(2)), reply)
     assert torch.equal(_state(case).average, state.average)
 
 
 def test_a_resumed_server_finds_the_site_where_it_was(case):
-    host = Host(case.holdings)
+    host = Host(case.site_data)
     host.handle(case.hello())
     for k in range(4):
         host.handle(case.step(k))
@@ -80,7 +80,7 @@ def test_a_resumed_server_finds_the_site_where_it_was(case):
 
 
 def test_a_repeated_opening_does_not_rewind(case):
-    host, hello = Host(case.holdings), case.hello()
+    host, hello = Host(case.site_data), case.hello()
     host.handle(hello)
     host.handle(case.step(0))
     host.handle(hello)
@@ -88,7 +88,7 @@ def test_a_repeated_opening_does_not_rewind(case):
 
 
 def test_a_site_that_cannot_go_back_so_far_says_so(case):
-    host = Host(case.holdings)
+    host = Host(case.site_data)
     host.handle(case.hello())
     for k in range(6):
         host.handle(case.step(k))
@@ -96,17 +96,17 @@ def test_a_site_that_cannot_go_back_so_far_says_so(case):
     assert "cannot return to round 3" in error
 
 
-def test_the_weights_are_in_the_site_s_own_folder_and_in_no_answer(case):
-    host = Host(case.holdings)
+def test_the_weights_are_in_the_site_s_own_folder_and_in_no_reply(case):
+    host = Host(case.site_data)
     host.handle(case.hello())
-    answers = [host.handle(case.step(0))]
-    answers.append(host.handle(case.close()))
-    path = case.holdings.folder / "run" / "clients" / "0" / "weights.parquet"
+    replies = [host.handle(case.step(0))]
+    replies.append(host.handle(case.close()))
+    path = case.site_data.folder / "run" / "clients" / "0" / "weights.parquet"
     table = pd.read_parquet(path)
     assert torch.equal(torch.tensor(table["weight"].to_numpy()), case.rounds[0][2].average)
-    assert table["label"].tolist() == case.holdings.labels.tolist()
+    assert table["label"].tolist() == case.site_data.labels.tolist()
     assert path.stat().st_mode & 0o077 == 0
-    assert [sorted(a) for a in answers] == [
+    assert [sorted(a) for a in replies] == [
         [".about", ".envelope", "product", "update"],
         [".about", ".envelope"],
     ]
@@ -117,26 +117,26 @@ def test_the_weights_are_in_the_site_s_own_folder_and_in_no_answer(case):
     [
         ({"parameters": 16}, "has 15 parameters and the server's has 16"),
         ({"classes": 2, "parameters": 10}, "labels must be between 0 and 1"),
-        ({"model": "shell"}, "the server's model is its own"),
+        ({"model": "shell"}, "the server uses a model of its own"),
     ],
 )
 def test_an_opening_that_does_not_fit_is_refused(case, changes, sentence):
-    assert sentence in decode_reply(Host(case.holdings).handle(case.hello(**changes))).error
+    assert sentence in decode_reply(Host(case.site_data).handle(case.hello(**changes))).error
 
 
 @pytest.mark.parametrize("name", ["../run", "/etc", "", "a/b", "." * 3])
-def test_a_run_s_name_is_no_path(case, name):
-    parts = {**case.hello(), ABOUT: About(name, 0, 0, "hello").encode()}
-    assert "no name for a run" in decode_reply(Host(case.holdings).handle(parts)).error
+def test_a_run_s_name_is_not_a_path(case, name):
+    parts = {**case.hello(), REQUEST_ID: RequestId(name, 0, 0, "hello").encode()}
+    assert "not a run name" in decode_reply(Host(case.site_data).handle(parts)).error
 
 
 def test_foreign_bytes_get_an_error_and_leave_no_trace(case):
-    host = Host(case.holdings)
+    host = Host(case.site_data)
     host.handle(case.hello())
     bad = {**case.step(0), "y": b"\x80\x04\x95"}
     assert decode_reply(host.handle(bad)).error is not None
     assert decode_reply(host.handle({})).error is not None
-    assert Journal(case.holdings.folder / "run" / "journal").last is None
+    assert Journal(case.site_data.folder / "run" / "journal").last is None
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_foreign_bytes_get_an_error_and_leave_no_trace(case):
     [{"y": b""}, {"y": wire.encode(torch.zeros(14))}, {ENVELOPE: wire.encode({})}],
 )
 def test_a_closing_message_without_a_model_leaves_no_trace(case, changes):
-    host = Host(case.holdings)
+    host = Host(case.site_data)
     host.handle(case.hello())
     assert decode_reply(host.handle({**case.close(), **changes})).error is not None
-    assert not (case.holdings.folder / "run" / "model.safetensors").exists()
+    assert not (case.site_data.folder / "run" / "model.safetensors").exists()
 
 
 def test_a_run_that_was_never_opened_is_refused(case):
-    assert "knows no run" in decode_reply(Host(case.holdings).handle(case.step(0))).error
+    assert "has no run" in decode_reply(Host(case.site_data).handle(case.step(0))).error

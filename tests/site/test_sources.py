@@ -1,4 +1,4 @@
-"""Where samples come from: every form gives what was put in; what is wrong is told."""
+"""Where samples come from: every form gives what was put in; bad data is refused in a sentence."""
 
 import numpy as np
 import pandas as pd
@@ -75,7 +75,7 @@ def test_module_and_function(tmp_path, monkeypatch):
         ({"d/0/a.txt": b""}, "d", "no parquet file and no folder of images"),
     ],
 )
-def test_bad_data_is_told(tmp_path, files, given, sentence):
+def test_bad_data_is_refused(tmp_path, files, given, sentence):
     for name, data in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
-    """Add where the server is, and who signed its certificate."""
-    parser.add_argument("--server", required=True, metavar="HOST:PORT", help="the server")
+    """Add the server's address and the CA of its certificate."""
+    parser.add_argument("--server", required=True, metavar="HOST:PORT", help="the server's address")
     parser.add_argument("--ca", type=Path, metavar="FILE", help="CA of the server's certificate")
 
 
 def add_switches(parser: argparse.ArgumentParser) -> None:
     """Add the switches of every command that runs Flower's programs."""
-    parser.add_argument("--insecure", action="store_true", help="no TLS; loopback only")
-    parser.add_argument("--verbose", action="store_true", help="show the programs that are run")
+    parser.add_argument("--insecure", action="store_true", help="without TLS; loopback only")
+    parser.add_argument("--verbose", action="store_true", help="show the commands that are run")
 
 
 def address(where: str, ca: Path | None, *, insecure: bool) -> Address:
-    """Return the server's address, if it may be used like this."""
+    """Return the server's address; refuse one without TLS beyond loopback."""
     from fedsift.flower.deploy import check_installed  # noqa: PLC0415 - slow to import
     from fedsift.flower.programs import Address  # noqa: PLC0415
 

@@ -51,7 +51,7 @@ def handle(options: argparse.Namespace) -> int:
         if _is_demo(folder, config):
             shutil.rmtree(folder)  # start anew
         with progress(method, config.rounds) as observe:
-            summaries.append(execute(config, folder, observe=observe))
+            summaries.append(execute(config, folder, observe=observe).summary)
         folders.append(folder)
     report = write_report(folders, options.out / "report.html")
     print_table(summaries)

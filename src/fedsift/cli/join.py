@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsift.cli.connection import add_server, add_switches, address
-from fedsift.cli.site import add_holdings, holdings_given
+from fedsift.cli.site import add_site_data, site_arguments
 from fedsift.errors import InputError
 
 EXAMPLES = """\
@@ -24,20 +24,20 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "join",
-        description="Take part in a federation: a process that holds the site's data, and Flower's "
-        "SuperNode, which calls the server.",
+        description="Take part in a federation: start a process that holds the site's data, and "
+        "Flower's SuperNode, which connects to the server.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_server(parser)
     parser.add_argument("--key", type=Path, metavar="FILE", help="this site's private key")
-    add_holdings(parser, required=True)
+    add_site_data(parser, required=True)
     parser.add_argument(
         "--give-up",
         type=float,
         default=300.0,
         metavar="S",
-        help="stop when the server has not let the site in for so long (default: %(default)s)",
+        help="stop if the server has not accepted the site for S seconds (default: %(default)s)",
     )
     add_switches(parser)
     parser.set_defaults(handler=handle)
@@ -45,14 +45,15 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Take part until stopped."""
-    from fedsift.flower.deploy import Node  # noqa: PLC0415 - slow to import
+    from fedsift.flower.deploy import SiteDeployment  # noqa: PLC0415 - slow to import
 
     server = address(options.server, options.ca, insecure=options.insecure)
     if server.ca is not None and options.key is None:
         raise InputError("a site needs --key, its private key from `fedsift keys`")
     if options.key is not None and not options.key.exists():
-        raise InputError(f"there is no file {options.key}; the server's owner makes it")
+        raise InputError(f"there is no file {options.key}; get it from the server's owner")
     key = None if options.insecure else options.key
-    site = holdings_given(options)
-    Node(server, key, options.folder, site, options.give_up, options.verbose).run()
+    arguments = site_arguments(options)
+    limits = options.give_up, options.verbose
+    SiteDeployment(server, key, options.folder, arguments, *limits).run()
     return 0

@@ -8,11 +8,11 @@ from typing import Any
 
 EXAMPLES = """\
 examples:
-  fedsift keys --out keys --nodes 3                        for three sites on this machine
-  fedsift keys --out keys --nodes 3 --host fed.example.org
-  fedsift keys --out keys --nodes 4                        one site more; the others stay
+  fedsift keys --out keys --sites 3                        for three sites on this machine
+  fedsift keys --out keys --sites 3 --host fed.example.org
+  fedsift keys --out keys --sites 4                        one more site; the others stay
 
-Give a site ca.crt and its own nodes/site-N, over a channel you trust; nodes/site-N.pub stays at the
+Give a site ca.crt and its own sites/site-N, over a channel you trust; sites/site-N.pub stays at the
 server. This is a development CA: for production put your own files under the same names.
 """
 
@@ -25,8 +25,12 @@ def add(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--out", type=Path, default=Path("keys"), metavar="DIR", help="folder")
-    parser.add_argument("--nodes", type=int, default=0, metavar="N", help="sites 0 to N-1")
+    parser.add_argument(
+        "--out", type=Path, default=Path("keys"), metavar="DIR", help="folder of the keys"
+    )
+    parser.add_argument(
+        "--sites", type=int, default=0, metavar="N", help="keys for site-0 to site-(N-1)"
+    )
     parser.add_argument(
         "--host", action="append", default=[], metavar="NAME", help="server's name or IP address"
     )
@@ -35,11 +39,11 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Write the keys that are missing."""
-    from fedsift.flower.deploy import check_installed, names  # noqa: PLC0415
+    from fedsift.flower.deploy import check_installed, site_names  # noqa: PLC0415
 
     check_installed()
     from fedsift.flower.keys import make_keys  # noqa: PLC0415
 
-    for path in make_keys(options.out, names(options.nodes), options.host):
+    for path in make_keys(options.out, site_names(options.sites), options.host):
         print(path)
     return 0

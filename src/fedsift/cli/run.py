@@ -88,9 +88,9 @@ def handle(options: argparse.Namespace) -> int:
         return 0
     config, out = configuration(options)
     with progress(config.method, config.rounds) as observe:
-        summary = execute(config, out, resume=options.resume, observe=observe)
+        finished = execute(config, out, resume=options.resume, observe=observe)
     report = write_report([out], out / "report.html")
-    print_table([summary])
+    print_table([finished.summary])
     print(f"run folder: {out}\nreport:     {report}")
     return 0
 

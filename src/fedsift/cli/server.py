@@ -15,7 +15,7 @@ examples:
   fedsift server --keys keys --folder server --host 0.0.0.0 --validation clean.npz
   fedsift server --insecure --folder server                    no TLS, loopback only
 
-Whoever reaches the port can start runs: see docs/deploy.md before you leave loopback.
+Anyone who can reach the port can start runs: read docs/deploy.md before you leave loopback.
 """
 
 
@@ -23,19 +23,25 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "server",
-        description="Run a federation's server: Flower's SuperLink with TLS, node authentication "
-        "and a database.",
+        description="Run a federation's server: Flower's SuperLink with TLS, authentication of the "
+        "sites and a database.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     shown = " (default: %(default)s)"
-    parser.add_argument("--folder", type=Path, required=True, metavar="DIR", help="its own folder")
-    parser.add_argument("--keys", type=Path, metavar="DIR", help="what `fedsift keys` made")
-    parser.add_argument("--host", default="127.0.0.1", metavar="IP", help="to listen on" + shown)
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="to listen on" + shown)
+    parser.add_argument(
+        "--folder", type=Path, required=True, metavar="DIR", help="the server's own folder"
+    )
+    parser.add_argument("--keys", type=Path, metavar="DIR", help="folder made by `fedsift keys`")
+    parser.add_argument(
+        "--host", default="127.0.0.1", metavar="IP", help="address to listen on" + shown
+    )
+    parser.add_argument(
+        "--port", type=int, default=8000, metavar="N", help="port to listen on" + shown
+    )
     what = ".npz, .parquet, a folder, or module:function"
     parser.add_argument("--validation", metavar="WHAT", help=f"clean samples: {what}")
-    parser.add_argument("--test", metavar="WHAT", help="test samples; else the validation set")
+    parser.add_argument("--test", metavar="WHAT", help="test samples (default: the validation set)")
     parser.add_argument("--model", metavar="WHAT", help="a model's name, or module:function")
     add_switches(parser)
     parser.set_defaults(handler=handle)
@@ -43,7 +49,7 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Serve until stopped."""
-    from fedsift.flower.deploy import Server  # noqa: PLC0415 - slow to import
+    from fedsift.flower.deploy import ServerDeployment  # noqa: PLC0415 - slow to import
 
     if options.keys is None and not options.insecure:
         raise InputError("the server needs --keys for TLS; make them with `fedsift keys`")
@@ -51,5 +57,5 @@ def handle(options: argparse.Namespace) -> int:
     ca = None if keys is None else keys / "ca.crt"
     listen = address(f"{options.host}:{options.port}", ca, insecure=options.insecure)
     own = {name: getattr(options, name) for name in ("validation", "test", "model")}
-    Server(listen, options.folder, keys, own, options.verbose).run()
+    ServerDeployment(listen, options.folder, keys, own, options.verbose).run()
     return 0

@@ -17,18 +17,18 @@ from fedsift.experiment.config import from_mapping, read_toml
 from fedsift.experiment.setup import load_data
 from fedsift.federation.encoding import Parts
 from fedsift.files import write_atomically
-from fedsift.site.findings import Origin
-from fedsift.site.host import Holdings, Host
+from fedsift.site.host import Host, SiteData
 from fedsift.site.process import serve
+from fedsift.site.result import Origin
 from fedsift.site.sources import load_model, load_samples
 
 EXAMPLES = """\
 examples:
-  fedsift site --split digits.toml --folder sites     sites/0.npz ...: data to rehearse with
+  fedsift site --split digits.toml --folder sites     sites/0.npz ...: data for a trial
   fedsift site --folder site-0 --client 0 --data sites/0.npz
 
 `fedsift join` starts this process by itself; it is a command of its own so that it can run as
-another user or be looked at alone.
+another user, or alone for a test.
 """
 
 
@@ -36,20 +36,23 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "site",
-        description="Load a site's data and model once, and answer on a socket in the site's "
+        description="Load a site's data and model once, and reply on a socket in the site's "
         "folder that only its owner can open.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_holdings(parser, required=False)
+    add_site_data(parser, required=False)
     parser.add_argument(
-        "--split", type=Path, metavar="CONFIG.toml", help="write a dataset's clients and stop"
+        "--split",
+        type=Path,
+        metavar="CONFIG.toml",
+        help="write every client's data of a configuration and stop",
     )
     parser.set_defaults(handler=handle)
 
 
-def add_holdings(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """Add what a site must be told."""
+def add_site_data(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """Add the options that name a site's folder, data and model."""
     parser.add_argument(
         "--folder", type=Path, required=True, metavar="DIR", help="the site's own folder"
     )
@@ -66,17 +69,17 @@ def add_holdings(parser: argparse.ArgumentParser, *, required: bool) -> None:
         "--model",
         default="auto",
         metavar="WHAT",
-        help="auto: as the server says; or a model's name, or module:function",
+        help="auto: the server's model; or a model's name, or module:function",
     )
     parser.add_argument(
         "--share-summary",
         action="store_true",
-        help="tell a server that asks how many labels are suspicious",
+        help="let the server know how many labels are suspicious, if it asks",
     )
 
 
-def holdings_given(options: argparse.Namespace) -> list[str]:
-    """Return what a site was told, as it is typed after `fedsift site`."""
+def site_arguments(options: argparse.Namespace) -> list[str]:
+    """Return these options as they are typed after `fedsift site`."""
     given = ["--client", str(options.client), "--data", options.data, "--model", options.model]
     return [*given, "--share-summary"] if options.share_summary else given
 
@@ -90,17 +93,19 @@ def handle(options: argparse.Namespace) -> int:
     folder = options.folder.absolute()
 
     def load() -> Callable[[Parts], Parts]:
-        jvp(torch.sin, (torch.ones(1),), (torch.ones(1),))  # the first one loads half of torch
-        host = Host(holdings(options, folder))
-        print(f"site {options.client}: {len(host.holdings.labels)} samples", flush=True)
+        jvp(
+            torch.sin, (torch.ones(1),), (torch.ones(1),)
+        )  # the first call loads much of torch: not within a request
+        host = Host(load_site(options, folder))
+        print(f"site {options.client}: {len(host.data.labels)} samples", flush=True)
         return host.handle
 
     serve(folder, load)
     return 0
 
 
-def holdings(options: argparse.Namespace, folder: Path) -> Holdings:
-    """Load what a site has."""
+def load_site(options: argparse.Namespace, folder: Path) -> SiteData:
+    """Load a site's samples and model."""
     if options.client < 0:
         raise InputError(f"--client is {options.client}; give a number from 0")
     given, here = Path(options.data), str(Path.cwd())
@@ -108,7 +113,7 @@ def holdings(options: argparse.Namespace, folder: Path) -> Holdings:
     origin = Origin(str(given.absolute()) if given.exists() else options.data, options.model, here)
     inputs, labels = load_samples(origin.data)
     module = load_model(origin.model, tuple(inputs.shape[1:]))
-    return Holdings(options.client, module, inputs, labels, folder, origin, options.share_summary)
+    return SiteData(options.client, module, inputs, labels, folder, origin, options.share_summary)
 
 
 def _split(path: Path, folder: Path) -> int:

@@ -21,8 +21,8 @@ examples:
   fedsift submit digits.toml --server 127.0.0.1:8000 --ca keys/ca.crt --out runs/digits
   fedsift submit digits.toml --server 127.0.0.1:8000 --ca keys/ca.crt --out runs/digits --resume
 
-The key `clients` says how many sites to wait for. The run goes on at the server when this command
-is interrupted. The weights of the samples stay at the sites.
+The key `clients` says how many sites to wait for. The run goes on at the server if this command is
+interrupted. The weights of the samples stay at the sites.
 """
 
 
@@ -43,10 +43,14 @@ def add(commands: Any) -> None:
     parser.add_argument("--resume", action="store_true", help="continue the run of this folder")
     seconds = " seconds (default: %(default)s)"
     parser.add_argument(
-        "--timeout", type=float, default=600.0, metavar="S", help="wait for an answer:" + seconds
+        "--timeout", type=float, default=600.0, metavar="S", help="wait for a reply:" + seconds
     )
     parser.add_argument(
-        "--wait", type=float, default=300.0, metavar="S", help="wait for the sites:" + seconds
+        "--wait",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="wait for the sites to connect:" + seconds,
     )
     add_switches(parser)
     parser.set_defaults(handler=handle)
@@ -54,31 +58,24 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Start a run and follow it."""
-    from fedsift.flower.submission import Submission  # noqa: PLC0415 - of the extra
+    from fedsift.flower.run_keys import RunKeys  # noqa: PLC0415 - of the extra
+    from fedsift.flower.submission import Submission  # noqa: PLC0415
 
     server = address(options.server, options.ca, insecure=options.insecure)
     given = flatten(read_toml(options.config)) | dict(parse_setting(text) for text in options.set)
     config = from_mapping(given, str(options.config))
     out = options.out or Path("runs") / f"{config.dataset}-{config.method}-{config.seed}"
-    submission = Submission(
-        server,
-        config.to_toml(),
-        _name(out, resume=options.resume),
-        out,
-        options.resume,
-        options.timeout,
-        options.wait,
-        options.verbose,
-    )
+    name, seconds = _name(out, resume=options.resume), (options.timeout, options.wait)
+    keys = RunKeys(config.to_toml(), name, options.resume, *seconds)
     with progress(config.method, config.rounds) as observe:
-        submission.follow(observe)
+        Submission(server, keys, out, options.verbose).follow(observe)
     print_table([json.loads((out / "summary.json").read_text(encoding="utf-8"))])
-    print(f"run folder: {out} (run {submission.run})")
+    print(f"run folder: {out} (run {name})")
     return 0
 
 
 def _name(out: Path, *, resume: bool) -> str:
-    """Return the run's name at the server and the sites; the folder remembers it."""
+    """Return the run's name at the server and the sites; it is kept in the folder."""
     note = out / "run.txt"
     if resume and not note.exists():
         raise InputError(f"{out} holds no submitted run to resume; leave out --resume")

@@ -16,6 +16,7 @@ from fedsift.data.federated import ClientData, FederatedData, InputsAndLabels, c
 from fedsift.data.noise import NOISES, SPLITS, effective_rate
 from fedsift.data.partition import PARTITIONS, Pool
 from fedsift.data.registry import DatasetInfo, SplitInfo, available, info, load
+from fedsift.data.server import ServerData
 
 __all__ = [
     "DATASETS",
@@ -30,6 +31,7 @@ __all__ = [
     "Location",
     "Pool",
     "Reader",
+    "ServerData",
     "Shape",
     "Source",
     "SplitInfo",

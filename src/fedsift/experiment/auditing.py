@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from fedsift.audit import Calibration, SiteAudit, audit_site
-from fedsift.data import FederatedData
+from fedsift.data import FederatedData, ServerData
 from fedsift.errors import InputError
 from fedsift.experiment.config import from_mapping, read_toml
 from fedsift.experiment.metrics import predict
@@ -29,7 +29,7 @@ from fedsift.experiment.setup import Setup, load_data
 from fedsift.files import write_text
 from fedsift.problem import FlatModel
 from fedsift.problem.networks import build_model
-from fedsift.site.findings import SiteRun, open_site_run
+from fedsift.site.result import SiteRun, open_site_run
 
 
 def calibrate(setup: Setup, y: Tensor) -> Calibration:
@@ -129,7 +129,7 @@ def open_run(folder: Path) -> FinishedRun:
 
 
 def _audit(
-    data: FederatedData,
+    data: FederatedData | ServerData,
     model: FlatModel,
     y: Tensor,
     client: int,

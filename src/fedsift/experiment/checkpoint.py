@@ -32,7 +32,7 @@ MAY_CHANGE = ("rounds", "device", "eval_every", "checkpoint_every")  # how long 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands after ``next_round`` rounds."""
+    """The state of a run after ``next_round`` rounds."""
 
     next_round: int
     state: ServerState

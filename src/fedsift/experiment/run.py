@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedsift.algorithms import ServerState
 from fedsift.errors import InputError
 from fedsift.experiment import checkpoint
 from fedsift.experiment.auditing import write_audits
@@ -24,6 +26,14 @@ from fedsift.experiment.setup import Setup, from_config
 Observer = Callable[[dict[str, Any]], None]
 
 
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """What a run leaves in memory: the content of ``summary.json`` and the server's last state."""
+
+    summary: dict[str, Any]
+    state: ServerState
+
+
 def execute(
     config: Config,
     out: Path,
@@ -31,8 +41,8 @@ def execute(
     resume: bool = False,
     observe: Observer = lambda _: None,
     build: Callable[[Config], Setup] = from_config,
-) -> dict[str, Any]:
-    """Run a configuration into a folder and return the summary; ``build`` says with which data."""
+) -> Finished:
+    """Run a configuration into a folder; ``build`` makes what the run needs."""
     config = config.resolve()
     folder = RunFolder(out)
     if resume and folder.config.exists():
@@ -67,9 +77,7 @@ def _check_same(out: Path, old: Config, new: Config) -> None:
             )
 
 
-def _run(
-    setup: Setup, folder: RunFolder, point: Checkpoint | None, observe: Observer
-) -> dict[str, Any]:
+def _run(setup: Setup, folder: RunFolder, point: Checkpoint | None, observe: Observer) -> Finished:
     config, federation = setup.config, setup.federation
     saved = None if point is None else point.next_round
     now = point or Checkpoint(0, setup.initial_state())
@@ -83,12 +91,9 @@ def _run(
             folder.append(done.record)
             records.append(done.record)
             k = done.record["round"]
-            now = Checkpoint(
-                k,
-                done.state,
-                federation.snapshot(),
-                seconds=time.perf_counter() - start,
-            )
+            # Taken now: a round that fails midway has already changed some clients.
+            snapshot = federation.snapshot()
+            now = Checkpoint(k, done.state, snapshot, time.perf_counter() - start)
             if k % config.checkpoint_every == 0:
                 checkpoint.save(folder.checkpoints, config, now)
                 saved = k
@@ -99,7 +104,7 @@ def _run(
     summary = summarise(setup, records, now.seconds)
     summary |= write_audits(setup, now.state.y, folder.path)
     folder.write_results(setup, now.state, summary)
-    return summary
+    return Finished(summary, now.state)
 
 
 def summarise(setup: Setup, records: list[dict[str, Any]], seconds: float) -> dict[str, Any]:

@@ -89,6 +89,10 @@ class RunFolder:
         for m in setup.federation.sizes if setup.sees_weights else ():
             target = self.path / "clients" / str(m) / "weights.parquet"
             write_atomically(target, partial(weights_table(setup, m).to_parquet, index=False))
+        self.write_summary(summary)
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Write ``summary.json``."""
         write_text(self.summary, json.dumps(_jsonable(summary), indent=2, allow_nan=False) + "\n")
 
 

@@ -14,8 +14,8 @@ from fedsift.algorithms import Algorithm, Server, ServerState
 from fedsift.algorithms.method import Method, Weighting
 from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client
-from fedsift.data import ClientData, FederatedData, apply_corrections, build
-from fedsift.errors import ConfigError, DataError
+from fedsift.data import ClientData, FederatedData, ServerData, apply_corrections, build
+from fedsift.errors import ConfigError, DataError, InputError
 from fedsift.experiment.config import Config
 from fedsift.federation import LocalFederation
 from fedsift.keys import BuildContext
@@ -29,7 +29,7 @@ class Setup:
     """A noisy-label run, ready to start."""
 
     config: Config
-    data: FederatedData
+    data: FederatedData | ServerData
     model: FlatModel
     federation: Federation
     server: Server
@@ -62,28 +62,25 @@ class Setup:
     @property
     def sees_weights(self) -> bool:
         """True if the weights are in this process; those of a remote client stay with it."""
-        first = next(iter(self.federation.sizes), None)
-        return (
-            self.learns_weights and first is not None and self.federation.inspect(first) is not None
-        )
+        return self.learns_weights and bool(self.data.clients)
 
     def weights(self, client: int) -> Tensor:
         """Return a client's sample weights, averaged over rounds."""
-        return self._arrays(client)["average"].cpu()
+        return self._inspect(client)["average"].cpu()
 
     def agreement(self, client: int) -> Tensor:
         """Return how far the model shares a client's labels, averaged over rounds.
 
         A method that does not measure it has only its weights to say so.
         """
-        agreement = self._arrays(client).get("agreement")
-        return self.weights(client) if agreement is None else agreement.cpu()
+        kept = self._inspect(client)
+        return kept.get("agreement", kept["average"]).cpu()
 
-    def _arrays(self, client: int) -> Mapping[str, Tensor]:
-        arrays = self.federation.inspect(client)
-        if arrays is None:
-            raise DataError(f"the weights of client {client} are at its own site")
-        return arrays
+    def _inspect(self, client: int) -> Mapping[str, Tensor]:
+        kept = self.federation.inspect(client)
+        if kept is None:
+            raise InputError(f"the weights of client {client} are at its site; audit them there")
+        return kept
 
     def wrong(self) -> Tensor | None:
         """Return which samples are mislabelled, all clients in order; None if unknown."""
@@ -124,26 +121,48 @@ def load_data(config: Config) -> FederatedData:
 def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
     """Build a run on given data and a given model."""
     _check_cohort(config, len(data.clients))
-    where = device.resolve(config.device)
-    model = FlatModel(module, where)
-    method = METHODS[config.method]
-    weighting = method.weighting(config.settings)
-    problem = Reweighting(model, config.l2, weighting.initial_weight, weighting.bootstrap)
+    problem = _problem(config, module)
+    method, where = METHODS[config.method], device.resolve(config.device)
     clients = _clean_only(data.clients) if method.needs_truth else data.clients
     members = [
         Client(m, problem, _samples(client.inputs, client.labels, where), config.seed)
         for m, client in enumerate(clients)
     ]
+    return _setup(config, data, problem, LocalFederation(members))
+
+
+def server_side(
+    config: Config, data: ServerData, module: nn.Module, federation: Federation
+) -> Setup:
+    """Build the server's half of a run whose clients are elsewhere."""
+    _check_cohort(config, config.clients)
+    if METHODS[config.method].needs_truth:
+        raise DataError("the oracle needs the true labels; use it on simulated noise only")
+    return _setup(config, data, _problem(config, module), federation)
+
+
+def _problem(config: Config, module: nn.Module) -> Reweighting:
+    model = FlatModel(module, device.resolve(config.device))
+    weighting = METHODS[config.method].weighting(config.settings)
+    return Reweighting(model, config.l2, weighting.initial_weight, weighting.bootstrap)
+
+
+def _setup(
+    config: Config,
+    data: FederatedData | ServerData,
+    problem: Reweighting,
+    federation: Federation,
+) -> Setup:
     server = Server(
         problem,
-        _samples(*data.validation, where),
+        _samples(*data.validation, device.resolve(config.device)),
         cohort=config.cohort,
         min_clients=config.min_clients,
         seed=config.seed,
     )
-    context = BuildContext(model.length, config.seed, config.cohort)
-    algorithm = method.build(config.settings, context)
-    return Setup(config, data, model, LocalFederation(members), server, algorithm)
+    context = BuildContext(problem.model.length, config.seed, config.cohort)
+    algorithm = METHODS[config.method].build(config.settings, context)
+    return Setup(config, data, problem.model, federation, server, algorithm)
 
 
 def _check_cohort(config: Config, clients: int) -> None:

@@ -1,17 +1,17 @@
 """Requests and replies as named byte strings, each in the wire format of ``compress.wire``.
 
-A message is a flat mapping ``name -> bytes``, because that is what an engine can carry:
+A message is a flat mapping ``name -> bytes``, because that is what a transport can carry:
 
 | name | holds |
 |---|---|
 | `.envelope` | scalars; of a request also action, round, versions, of a reply client and N_m |
 | `y`, `v` ... | an array |
-| `v+` | the difference to the version before, of an array that the client keeps |
-| `.error` | the sentence of a client that could not answer |
-| `.about` | which question this is or answers: run, round, number, action |
+| `v+` | the difference to the previous version, of an array that the client keeps |
+| `.error` | the sentence of a client that could not reply |
+| `.about` | which request this is or replies to: run, round, number, action |
 
 The sizes of envelope and arrays add up to what ``Request.num_bytes`` and ``Reply.num_bytes`` say.
-Names, ``.about`` and ``.error`` are not counted: they are part of the engine's own frame.
+Names, ``.about`` and ``.error`` are not counted: they belong to the transport's own frame.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from fedsift.messages import Reply, Request, Scalar, Versioned
 
 Parts = dict[str, bytes]
 
-ENVELOPE, ERROR, ABOUT = ".envelope", ".error", ".about"
-LIMIT = 2**31  # bytes; a message beyond is refused unread
+ENVELOPE, ERROR, REQUEST_ID = ".envelope", ".error", ".about"
+LIMIT = 2**31  # bytes; a larger message is refused unread
 
 
 @dataclass(frozen=True)
-class About:
-    """Which question a message is, or answers: ``number`` counts the exchanges of a round."""
+class RequestId:
+    """(run, round, number) identifies a request; ``number`` counts the exchanges of a round."""
 
     run: str
     round: int
@@ -47,17 +47,17 @@ class About:
         return json.dumps(vars(self), sort_keys=True).encode()
 
     @classmethod
-    def decode(cls, parts: Mapping[str, bytes]) -> About:
+    def decode(cls, parts: Mapping[str, bytes]) -> RequestId:
         """Read it from a message."""
         try:
-            about = cls(**json.loads(parts[ABOUT].decode()))
-            texts, numbers = (about.run, about.action), (about.round, about.number)
+            found = cls(**json.loads(parts[REQUEST_ID].decode()))
+            texts, numbers = (found.run, found.action), (found.round, found.number)
             fits = all(type(t) is str for t in texts) and all(type(n) is int for n in numbers)
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
             fits = False
         if not fits:
-            raise WireError("a message does not say which question it is; it is not fedsift's")
-        return about
+            raise WireError("a message does not identify its request, so it is not fedsift's")
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ def decode_request(
     arrays, scalars = _arrays(parts), _scalars(parts)
     action, number = scalars.pop("action", None), scalars.pop("round", None)
     if action not in ACTIONS or type(number) is not int:
-        raise WireError(f"a request asks for '{action}' in round {number}; no client knows that")
+        raise WireError(f"a request asks for '{action}' in round {number}; no client can do that")
     whole: dict[str, Payload] = {}
     now = dict(kept)
     for label, array in arrays.items():
@@ -117,18 +117,18 @@ def encode_reply(reply: Reply) -> Parts:
 
 
 def decode_reply(parts: Mapping[str, bytes]) -> Reply:
-    """Read a reply, or refuse what is none."""
+    """Read a reply; refuse what is not one."""
     arrays, scalars = _arrays(parts), _scalars(parts)
     client, samples = scalars.pop("client", None), scalars.pop("num_samples", None)
     if type(client) is not int or type(samples) is not int:
-        raise WireError("a reply does not say which client it is from and of how many samples")
+        raise WireError("a reply does not name its client and its number of samples")
     error = parts[ERROR].decode(errors="replace") if ERROR in parts else None
     return Reply(client, samples, arrays, scalars, error)
 
 
 def num_bytes(parts: Mapping[str, bytes]) -> int:
     """Return the size of envelope and arrays."""
-    return sum(len(data) for name, data in parts.items() if name not in {ABOUT, ERROR})
+    return sum(len(data) for name, data in parts.items() if name not in {REQUEST_ID, ERROR})
 
 
 def _version(name: str) -> str:
@@ -141,14 +141,15 @@ def _advance(name: str, difference: Payload, version: int, kept: Mapping[str, Ke
     if last is None or last.version != version - 1:
         has = "none" if last is None else f"version {last.version}"
         raise WireError(
-            f"version {version} of '{name}' came as a difference to one not here ({has})"
+            f"version {version} of '{name}' came as a difference but the client has {has} and not "
+            f"version {version - 1}"
         )
     if isinstance(difference, Sparse) and difference.length == len(last.value):
         zeros = difference.values.new_zeros(difference.length)
         return last.value + zeros.index_put_((difference.indices,), difference.values)
     if isinstance(difference, Tensor) and difference.shape == last.value.shape:
         return last.value + difference
-    raise WireError(f"the difference of '{name}' does not fit the version before")
+    raise WireError(f"the difference of '{name}' does not fit the previous version")
 
 
 def _arrays(parts: Mapping[str, bytes]) -> dict[str, Payload]:

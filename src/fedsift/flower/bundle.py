@@ -1,7 +1,7 @@
-"""The Flower app that a run sends around: a name, two entry points, and the relay's one file.
+"""The bundle of a run, a Flower app: a name, two entry points, and the client app's one file.
 
-The server app is imported from the fedsift that is installed at the server. The relay travels, so
-that the process Flower starts per message imports neither fedsift nor torch.
+The server app is imported from the fedsift that is installed at the server. The client app travels,
+so that a process that Flower starts per message imports neither fedsift nor torch.
 """
 
 from __future__ import annotations
@@ -13,22 +13,16 @@ from typing import Any
 
 import tomli_w
 
-RUN_KEYS: dict[str, str | float | bool] = {
-    "config": "",
-    "run": "",
-    "resume": False,
-    "timeout": 600.0,
-    "wait": 300.0,
-}
+from fedsift.flower.run_keys import RunKeys
+
+CLIENT_APP = "fedsift_client_app"  # the module's name in the bundle
 
 
-def write_bundle(folder: Path, client: str = "fedsift_relay:app") -> Path:
+def write_bundle(folder: Path) -> Path:
     """Write the app into an empty folder and return it."""
-    parts = {
-        "serverapp": "fedsift.flower.server_app:app",
-        "clientapp": client,
-    }
-    app: dict[str, Any] = {"publisher": "fedsift", "components": parts, "config": RUN_KEYS}
+    parts = {"serverapp": "fedsift.flower.server_app:app", "clientapp": f"{CLIENT_APP}:app"}
+    keys = RunKeys().to_mapping()
+    app: dict[str, Any] = {"publisher": "fedsift", "components": parts, "config": keys}
     project = {
         "name": "fedsift",
         "version": version("fedsift"),
@@ -39,5 +33,5 @@ def write_bundle(folder: Path, client: str = "fedsift_relay:app") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     text = tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")
-    shutil.copy(Path(__file__).with_name("relay.py"), folder / "fedsift_relay.py")
+    shutil.copy(Path(__file__).with_name("client_app.py"), folder / f"{CLIENT_APP}.py")
     return folder

@@ -1,10 +1,10 @@
-"""What the commands keep running: a server, a node with its site.
+"""What the commands keep running: a server; a site with its SuperNode.
 
-    server   flower-superlink + flower-superexec, then every node's public key is registered
+    server   flower-superlink + flower-superexec, then every site's public key is registered
     join     fedsift site + flower-supernode + the relay between them
 
-Server and node run apps in processes of their own (`--isolation process`) behind a secret, so that
-a run outlives a crash of the SuperLink and nobody else on the machine can take its tasks.
+SuperLink and SuperNode run apps in separate processes (`--isolation process`) that must know a
+secret, so that a run outlives a crash of the SuperLink and no other user can take its tasks.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 from fedsift.errors import InputError, RunError
 from fedsift.flower import programs
 from fedsift.flower.programs import Address
-from fedsift.flower.supervise import Program, say, tend
+from fedsift.flower.supervise import Program, keep_running, say
 from fedsift.site.process import stop as stop_site
 
 START = 240.0  # seconds for a server to listen
 
 
 def check_installed() -> None:
-    """Refuse to go on without Flower."""
+    """Refuse to go on without Flower, or with a version that fedsift was not tested with."""
     if find_spec("flwr") is None:
         raise InputError("this command needs Flower; pip install 'fedsift[flower]'")
+    import_module("fedsift.flower.compat")
 
 
 @dataclass(frozen=True)
-class Server:
-    """A server's address, keys, folder, and what it has of its own."""
+class ServerDeployment:
+    """A server: its address, folder, keys; ``own`` names its own data and model."""
 
     address: Address
     folder: Path
@@ -59,23 +61,23 @@ class Server:
         env = programs.environment(home, FEDSIFT_SERVER=str(folder))
         secured = self.address.ca is not None and self.keys is not None
         secret = self.keys / "superexec.secret" if secured and self.keys else None
-        near = Address(_near(self.address.host), self.address.port, self.address.ca)
-        programs.write_connection(home, near)
+        local = Address(_reachable(self.address.host), self.address.port, self.address.ca)
+        programs.write_connection(home, local)
         link = programs.superlink(self.address, self.keys, folder)
-        exec_ = programs.superexec(str(near), near.trust, secret)
+        exec_ = programs.superexec(str(local), local.trust, secret)
         running = [
             Program(command, env, folder / f"{command[0]}.log", verbose=self.verbose)
             for command in (link, exec_)
         ]
-        ready = _Once(lambda: self._register(near, env))
-        if (trouble := tend(running, give_up=ready)) is not None:
-            raise RunError(trouble)
+        ready = _Once(lambda: self._register(local, env))
+        if (reason := keep_running(running, give_up=ready)) is not None:
+            raise RunError(reason)
 
-    def _register(self, near: Address, env: dict[str, str]) -> bool:
-        """Let every node in as soon as the server listens."""
-        if not listens(near):
+    def _register(self, local: Address, env: dict[str, str]) -> bool:
+        """Register every site's key as soon as the server listens."""
+        if not listens(local):
             return False
-        keys = sorted((self.keys / "nodes").glob("*.pub")) if self.keys and near.ca else []
+        keys = sorted((self.keys / "sites").glob("*.pub")) if self.keys and local.ca else []
         waiting = []
         for key in keys:
             command = programs.register(key)
@@ -83,48 +85,48 @@ class Server:
             pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
             waiting.append((key, subprocess.Popen(command, env=env, text=True, **pipe)))  # type: ignore[call-overload]
         for key, process in waiting:
-            told, _ = process.communicate(timeout=START)
-            if process.returncode and "already" not in told:
-                raise RunError(f"{key} was not registered: {' '.join(told.split())[-300:]}")
-        say(f"server ready on {self.address}, {len(keys)} nodes may join")
+            output, _ = process.communicate(timeout=START)
+            if process.returncode and "already" not in output:
+                raise RunError(f"{key} was not registered: {' '.join(output.split())[-300:]}")
+        say(f"server ready on {self.address}, {len(keys)} sites may join")
         return True
 
 
 @dataclass(frozen=True)
-class Node:
-    """A site's place in the federation: the server, its own key and folder.
+class SiteDeployment:
+    """A site's part in a federation: the server's address, the site's key and folder.
 
-    ``site`` is what the site's process is told of its data and model.
+    ``arguments`` are those of ``fedsift site``, which name the site's data and model.
     """
 
     address: Address
     key: Path | None
     folder: Path
-    site: Sequence[str]
+    arguments: Sequence[str]
     give_up: float = 300.0
     verbose: bool = False
 
     def run(self) -> None:
-        """Be part of the federation until a signal comes."""
+        """Take part until a signal comes."""
         folder = self.folder.absolute()
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
         self._describe_site(folder)
         try:
-            trouble = self._take_part(folder)
+            reason = self._take_part(folder)
         finally:
             stop_site(folder)
-        if trouble is not None:
-            raise RunError(trouble)
+        if reason is not None:
+            raise RunError(reason)
 
     def _take_part(self, folder: Path) -> str | None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: sys.exit(0))
-        from fedsift.flower.relay import connect  # noqa: PLC0415 - imports flwr
+        from fedsift.flower.client_app import connect  # noqa: PLC0415 - imports flwr
 
         try:
             connect(folder).close()
-        except RuntimeError as error:  # the relay knows no error of ours
+        except RuntimeError as error:  # the client app does not import fedsift's errors
             raise RunError(str(error)) from None
         secret, port = folder / "superexec.secret", free_port()
         if not secret.exists():
@@ -132,31 +134,39 @@ class Node:
             secret.write_bytes(secrets.token_bytes(32))
         key = None if self.key is None else self.key.absolute()
         env = programs.environment(folder / "flwr", FEDSIFT_SITE=str(folder))
-        node = programs.supernode(self.address, key, port, secret)
+        supernode = programs.supernode(self.address, key, port, secret)
         relay = programs.relay(f"127.0.0.1:{port}", secret)
         running = [
-            Program(node, env, folder / "flower-supernode.log", verbose=self.verbose),
+            Program(supernode, env, folder / "flower-supernode.log", verbose=self.verbose),
             Program(relay, env, folder / "relay.log", verbose=self.verbose),
         ]
-        say(f"the site is up; joining {self.address}")
+        say(f"the site is running; joining {self.address}")
 
         def give_up() -> str | None:
             if running[0].failing() < self.give_up:
                 return None
-            return f"{self.address} did not let the site in; see {running[0].log}"
+            return f"{self.address} did not accept the site; see {running[0].log}"
 
-        return tend(running, give_up=give_up)
+        return keep_running(running, give_up=give_up)
 
     def _describe_site(self, folder: Path) -> None:
         """Write how the site's process is started, for us and for the relay."""
-        command = [sys.executable, "-m", "fedsift", "site", "--folder", str(folder), *self.site]
+        command = [
+            sys.executable,
+            "-m",
+            "fedsift",
+            "site",
+            "--folder",
+            str(folder),
+            *self.arguments,
+        ]
         say(f"+ {shlex.join(command)}", show=self.verbose)
         text = json.dumps({"command": command, "cwd": str(Path.cwd())})
         (folder / "site.json").write_text(text, encoding="utf-8")
 
 
 def listens(address: Address) -> bool:
-    """Say if a server with the right certificate answers there."""
+    """Return True if a server with the right certificate listens there."""
     try:
         with socket.create_connection((address.host, address.port), timeout=2) as plain:
             if address.ca is not None:
@@ -164,7 +174,8 @@ def listens(address: Address) -> bool:
                 context.wrap_socket(plain, server_hostname=address.host).close()
     except ssl.SSLCertVerificationError as error:
         raise InputError(
-            f"the certificate of {address} does not fit {address.ca} ({error.verify_message})"
+            f"the certificate of {address} cannot be verified with {address.ca} "
+            f"({error.verify_message}); give the CA that signed it"
         ) from None
     except OSError:
         return False
@@ -179,7 +190,7 @@ def free_port() -> int:
 
 
 class _Once:
-    """Try a step again and again until it is done."""
+    """Repeat a step until it is done, at most for ``START`` seconds."""
 
     def __init__(self, step: Callable[[], bool]) -> None:
         self._step, self._done = step, False
@@ -191,11 +202,11 @@ class _Once:
         return f"the server did not listen within {START:.0f} s; see its log" if late else None
 
 
-def _near(host: str) -> str:
-    """Return where the server's own processes reach it."""
+def _reachable(host: str) -> str:
+    """Return the host at which the server's own processes reach it."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
-def names(count: int) -> Sequence[str]:
-    """Return the names of the first nodes."""
+def site_names(count: int) -> Sequence[str]:
+    """Return the names of the first sites."""
     return [f"site-{m}" for m in range(count)]

@@ -1,11 +1,11 @@
-"""Keys for a federation: a development CA, the server's certificate, a key pair per node.
+"""Keys for a federation: a development CA, the server's certificate, a key pair per site.
 
-    ca.crt, ca.key            who signs; ca.crt goes to every site
+    ca.crt, ca.key            the CA that signs; ca.crt goes to every site
     server.crt, server.key    TLS of the server, for the host names given
-    superexec.secret          between the server's own processes
-    nodes/<name>, <name>.pub  EC P-384 pair of a node, in OpenSSH's format
+    superexec.secret          shared by the server's own processes
+    sites/<name>, <name>.pub  EC P-384 pair of a site's SuperNode, in OpenSSH's format
 
-Private files have permissions 600. What is there stays: a second call only adds what is missing.
+Private files have permissions 600. Existing files stay: a second call only adds what is missing.
 For production bring your own files under the same names.
 """
 
@@ -30,18 +30,20 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 DAYS = 365
 
 
-def make_keys(folder: Path, nodes: Sequence[str], hosts: Sequence[str] = ()) -> list[Path]:
+def make_keys(folder: Path, sites: Sequence[str], hosts: Sequence[str] = ()) -> list[Path]:
     """Write what is missing and return the files written."""
     written: list[Path] = []
     if not (folder / "server.crt").exists():
         written += _certificates(folder, (*LOOPBACK, *hosts))
     elif hosts:
-        raise InputError(f"{folder} has a server certificate already; remove it to name hosts")
+        raise InputError(
+            f"{folder} already has a server certificate; remove it to name other hosts"
+        )
     if not (folder / "superexec.secret").exists():
         written.append(_private(folder / "superexec.secret", secrets.token_bytes(32)))
-    for name in nodes:
-        if not (folder / "nodes" / name).exists():
-            written += _pair(folder / "nodes" / name)
+    for name in sites:
+        if not (folder / "sites" / name).exists():
+            written += _pair(folder / "sites" / name)
     return written
 
 
@@ -122,7 +124,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _private(path: Path, data: bytes) -> Path:
-    """Write a file that nobody else could open at any time."""
+    """Write a file that no other user can open at any time."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:

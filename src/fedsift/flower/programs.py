@@ -35,11 +35,11 @@ class Address:
 
     @classmethod
     def parse(cls, text: str, ca: Path | None, *, insecure: bool) -> Address:
-        """Read ``host:port``; without TLS only loopback will do."""
+        """Read ``host:port``; without TLS only loopback is allowed."""
         host, _, port = text.rpartition(":")
         host = host.strip("[]")
         if not host or not port.isdigit():
-            raise InputError(f"{text!r} is no address; give host:port")
+            raise InputError(f"{text!r} is not an address; give host:port")
         if insecure and not is_loopback(host):
             raise InputError(f"--insecure is for loopback only and {host} is not; use TLS")
         if not insecure and ca is None:
@@ -53,12 +53,12 @@ class Address:
 
     @property
     def trust(self) -> list[str]:
-        """The options by which a program that calls the server trusts it."""
+        """The options of a program that connects to the server: the CA it trusts."""
         return ["--insecure"] if self.ca is None else ["--root-certificates", str(self.ca)]
 
 
 def is_loopback(host: str) -> bool:
-    """Say if nothing outside this machine can reach the host."""
+    """Return True if only this machine can reach the host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -72,7 +72,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def superlink(address: Address, keys: Path | None, folder: Path) -> list[str]:
-    """Return the server's program: one port for nodes, runs and its own processes."""
+    """Return the server's program: one port for SuperNodes, runs and its own processes."""
     command = ["flower-superlink", "--host", address.host, "--port", str(address.port)]
     command += ["--isolation", "process", "--database", str(folder / "superlink.db")]
     if address.ca is None or keys is None:
@@ -94,7 +94,7 @@ def superexec(address: str, trust: list[str], secret: Path | None) -> list[str]:
 
 
 def supernode(address: Address, key: Path | None, port: int, secret: Path) -> list[str]:
-    """Return a node's program; ``port`` is for its own processes, on loopback."""
+    """Return a site's SuperNode; ``port`` is for its own processes, on loopback."""
     command = ["flower-supernode", "--superlink", str(address), *address.trust]
     command += ["--isolation", "process", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--superexec-auth-secret-file", str(secret)]
@@ -102,13 +102,12 @@ def supernode(address: Address, key: Path | None, port: int, secret: Path) -> li
 
 
 def relay(address: str, secret: Path) -> list[str]:
-    """Return our own program that takes a node's tasks to its site."""
-    file = Path(__file__).with_name("relay.py")
-    return [sys.executable, str(file), address, str(secret)]
+    """Return our own executor, which takes a SuperNode's tasks to its site."""
+    return [sys.executable, "-m", "fedsift.flower.relay", address, str(secret)]
 
 
 def register(public_key: Path) -> list[str]:
-    """Return the program that lets a node in."""
+    """Return the program that registers a site's public key at the server."""
     return ["flwr", "supernode", "register", str(public_key), CONNECTION]
 
 
@@ -123,7 +122,7 @@ def log(number: str) -> list[str]:
 
 
 def write_connection(home: Path, address: Address) -> None:
-    """Tell Flower's command line where the server is."""
+    """Write where the server is for Flower's command line."""
     trust: dict[str, str | bool] = (
         {"insecure": True} if address.ca is None else {"root-certificates": str(address.ca)}
     )

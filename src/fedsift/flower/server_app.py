@@ -1,15 +1,9 @@
-"""The server app: the ordinary algorithms on a federation of Flower nodes.
+"""The server app: the ordinary algorithms on a federation of sites that Flower reaches.
 
-| run config | is |
-|---|---|
-| `config` | the run's configuration, as TOML |
-| `run` | its name: the folder at the server and at every site |
-| `resume` | continue from the last checkpoint |
-| `timeout`, `wait` | seconds for an answer, and for the clients to connect |
-
-Progress goes to standard output, which Flower passes on as the run's log: a line ``@round {...}``
-a round, ``@file name base64`` for the files of the run folder, ``@failed sentence``. The folder
-`FEDSIFT_SERVER` is the server's own; its ``server.json`` may name data and a model.
+The run config holds ``RunKeys``. Progress goes to standard output, which Flower passes on as the
+run's log: a line ``@round {...}`` per round, ``@file name base64`` for the files of the run folder,
+``@failed sentence``. The folder `FEDSIFT_SERVER` is the server's own; its ``server.json`` may name
+data and a model.
 """
 
 from __future__ import annotations
@@ -27,9 +21,10 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedsift.errors import FedsiftError, InputError
 from fedsift.experiment.config import from_mapping
-from fedsift.experiment.remote import Place, execute_remotely
-from fedsift.federation.remote import Patience, RemoteFederation
-from fedsift.flower.mail import GridMail
+from fedsift.experiment.server_run import OwnServer, execute_remotely
+from fedsift.federation.remote import RemoteFederation, Timeouts
+from fedsift.flower.run_keys import RunKeys
+from fedsift.flower.transport import GridTransport
 from fedsift.site.host import RUN_NAME
 from fedsift.site.sources import REFERENCE, load_model, load_samples
 
@@ -42,42 +37,41 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Do one run."""
-    told = context.run_config
+    keys = RunKeys.from_mapping(context.run_config)
     try:
-        config = from_mapping(tomllib.loads(str(told["config"])), "the submitted configuration")
-        run = str(told["run"])
-        if not RUN_NAME.fullmatch(run):
-            raise InputError(f"{run!r} is no name for a run; use letters, digits, '-' and '_'")
-        patience = Patience(float(told["timeout"]), float(told["wait"]))
-        federation = RemoteFederation(GridMail(grid), run, patience)
+        config = from_mapping(tomllib.loads(keys.config), "the submitted configuration")
+        if not RUN_NAME.fullmatch(keys.run):
+            raise InputError(f"{keys.run!r} is not a run name; use letters, digits, '-' and '_'")
+        timeouts = Timeouts(keys.timeout, keys.wait)
+        federation = RemoteFederation(GridTransport(grid), keys.run, timeouts)
         folder = Path(os.environ["FEDSIFT_SERVER"])
         execute_remotely(
             config,
-            folder / "runs" / run,
+            folder / "runs" / keys.run,
             federation,
-            place=place(folder),
-            resume=bool(told["resume"]),
+            own=own_server(folder),
+            resume=keys.resume,
             observe=lambda record: _say("round", json.dumps(record)),
         )
     except FedsiftError as error:
         _say("failed", f"{int(isinstance(error, InputError))} {error}")
         raise
     for name in FILES:
-        _send_file(folder / "runs" / run, name)
+        _send_file(folder / "runs" / keys.run, name)
 
 
-def place(folder: Path) -> Place | None:
-    """Return the server's own data and model; None where the configuration's dataset is meant."""
+def own_server(folder: Path) -> OwnServer | None:
+    """Return the server's own data and model; None where it uses the configuration's dataset."""
     path = folder / "server.json"
-    told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    if not told.get("validation"):
+    own: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if not own.get("validation"):
         return None
-    sys.path.insert(0, told["cwd"])
-    validation = load_samples(told["validation"])
-    test = load_samples(told["test"]) if told.get("test") else validation
-    given = told.get("model") or "auto"
-    module = load_model(given, tuple(validation[0].shape[1:]))
-    return Place(validation, test, module, own_model=bool(REFERENCE.fullmatch(given)))
+    sys.path.insert(0, own["cwd"])
+    validation = load_samples(own["validation"])
+    test = load_samples(own["test"]) if own.get("test") else validation
+    model = own.get("model") or "auto"
+    module = load_model(model, tuple(validation[0].shape[1:]))
+    return OwnServer(validation, test, module, own_model=bool(REFERENCE.fullmatch(model)))
 
 
 def _send_file(folder: Path, name: str) -> None:
@@ -87,5 +81,5 @@ def _send_file(folder: Path, name: str) -> None:
 
 
 def _say(kind: str, text: str) -> None:
-    """Write a line in one piece: Flower's own log goes the same way."""
+    """Write a line in one call: Flower's own log uses the same stream."""
     sys.stdout.write(f"@{kind} {' '.join(text.split())}\n")

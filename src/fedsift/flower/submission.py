@@ -1,7 +1,7 @@
 """A run submitted: ``flwr run`` starts it, and its log carries progress and the run folder.
 
-The log is the one thing that Flower passes from a server app to who submitted it. Where it breaks
-off while the server is being started again, it is read anew from its start.
+The log is the only channel that Flower has from a server app to who submitted it. If it breaks off
+because the server is being restarted, it is read again from its start.
 """
 
 from __future__ import annotations
@@ -25,23 +25,20 @@ from fedsift.files import write_atomically
 from fedsift.flower import programs
 from fedsift.flower.bundle import write_bundle
 from fedsift.flower.programs import Address
+from fedsift.flower.run_keys import RunKeys
 from fedsift.flower.supervise import say
 
-AGAIN = (2, 5, 10, 20, 30, 60)  # seconds between looks at a log that broke off
+RETRY = (2, 5, 10, 20, 30, 60)  # seconds before a log that broke off is read again
 Observe = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A run to start: its configuration as TOML, its name, how long to wait for whom."""
+    """A run to start: at which server, with which keys, into which folder."""
 
     address: Address
-    config: str
-    run: str
+    keys: RunKeys
     out: Path
-    resume: bool = False
-    timeout: float = 600.0
-    wait: float = 300.0
     verbose: bool = False
 
     def follow(self, observe: Observe) -> None:
@@ -49,22 +46,16 @@ class Submission:
         with tempfile.TemporaryDirectory(prefix="fedsift-") as name:
             scratch = Path(name)
             programs.write_connection(scratch / "flwr", self.address)
-            told = {
-                "config": self.config,
-                "run": self.run,
-                "resume": self.resume,
-                "timeout": float(self.timeout),
-                "wait": float(self.wait),
-            }
-            (scratch / "run.toml").write_text(tomli_w.dumps(told), encoding="utf-8")
+            text = tomli_w.dumps(self.keys.to_mapping())
+            (scratch / "run.toml").write_text(text, encoding="utf-8")
             command = programs.run(write_bundle(scratch / "fedsift"), scratch / "run.toml")
             env = programs.environment(scratch / "flwr")
             log, tries = Log(observe, verbose=self.verbose), 0
             while (code := self._watch(command, env, log)) or not log.complete:
-                if log.number is None or code == 0 or tries == len(AGAIN):
+                if log.number is None or code == 0 or tries == len(RETRY):
                     raise RunError(f"the run did not finish: {' '.join(log.other)[-500:]}")
-                say(f"the server's log broke off; trying again in {AGAIN[tries]} s")
-                time.sleep(AGAIN[tries])
+                say(f"the server's log broke off; reading it again in {RETRY[tries]} s")
+                time.sleep(RETRY[tries])
                 command, tries = programs.log(log.number), tries + 1
         write_folder(self.out, log.files)
 
@@ -77,12 +68,12 @@ class Submission:
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                log.take(line)
+                log.read(line)
         return 0 if log.complete else process.returncode
 
 
 class Log:
-    """A run's log, taken apart: rounds to who observes, files, and what is Flower's own."""
+    """A run's log, parsed: rounds for the observer, files, and Flower's own lines."""
 
     def __init__(self, observe: Observe, *, verbose: bool = False) -> None:
         self.files: dict[str, bytes] = {}
@@ -92,15 +83,15 @@ class Log:
 
     @property
     def complete(self) -> bool:
-        """True if the last of the files has come."""
+        """True if the last of the files has arrived."""
         return "summary.json" in self.files
 
-    def take(self, line: str) -> None:
-        """Take a line; raise if it says that the run has failed."""
+    def read(self, line: str) -> None:
+        """Read a line; raise if it says that the run has failed."""
         kind, _, text = line.strip().partition(" ")
         if kind == "@round":
             record = json.loads(text)
-            if record["round"] > self._rounds:  # a log that is read again starts at its start
+            if record["round"] > self._rounds:  # a log that is read again repeats rounds
                 self._rounds = record["round"]
                 self._observe(record)
         elif kind == "@file":
@@ -120,6 +111,6 @@ def write_folder(out: Path, files: dict[str, bytes]) -> None:
     """Write a run folder, the summary last."""
     for name in sorted(files, key=lambda n: n == "summary.json"):
         if not re.fullmatch(r"[a-z]+\.[a-z]+", name):
-            raise RunError(f"the server sent a file {name!r}, which a run folder does not have")
+            raise RunError(f"the server sent a file {name!r}, which is not part of a run folder")
         data = files[name]
         write_atomically(out / name, lambda path, data=data: path.write_bytes(data))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Keeping programs running: started again with back-off when they end, stopped together."""
+"""Keep programs running: restart each with back-off when it ends, stop all together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-BACK_OFF = (1.0, 2.0, 4.0, 8.0, 15.0)  # seconds; a server holds a lost node's session for a minute
+BACK_OFF = (
+    1.0,
+    2.0,
+    4.0,
+    8.0,
+    15.0,
+)  # seconds; a server holds a lost SuperNode's session for a minute
 STEADY = 30.0  # seconds after which a program counts as running
 POLL = 0.2
 
@@ -43,12 +49,12 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 - this process has one thread
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - this process has one thread
             )
         self._since = time.monotonic()
 
-    def tend(self) -> None:
-        """Start it again if it has ended, a little later each time."""
+    def restart_if_ended(self) -> None:
+        """Start it again if it has ended, after a longer wait each time."""
         now = time.monotonic()
         if self.process is None:
             if now >= self._due:
@@ -62,19 +68,19 @@ class Program:
             self.process, self._due = None, now + wait
 
     def failing(self) -> float:
-        """Return for how many seconds it has not run steadily; 0 if it does."""
+        """Return for how many seconds it has not run steadily; 0 if it runs."""
         now = time.monotonic()
         runs = self.process is not None and (not self.ends or now - self._since > STEADY)
         return 0.0 if runs else now - self._failing
 
     def reason(self, code: int) -> str:
-        """Return the last lines of the log, which say why it ended."""
+        """Return the exit code and the last lines of the log."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:]
-        told = [line.strip() for line in lines if line.strip() and not line.startswith("INFO")]
-        return f"code {code}: {' '.join(told)[-300:]}" if told else f"code {code}"
+        last = [line.strip() for line in lines if line.strip() and not line.startswith("INFO")]
+        return f"code {code}: {' '.join(last)[-300:]}" if last else f"code {code}"
 
     def stop(self) -> None:
-        """Ask it to end; wait; make it."""
+        """Terminate it; kill it if it has not ended after a while."""
         if self.process is None:
             return
         self.process.terminate()
@@ -85,10 +91,10 @@ class Program:
             self.process.wait()
 
 
-def tend(
+def keep_running(
     programs: Sequence[Program], *, give_up: Callable[[], str | None] = lambda: None
 ) -> str | None:
-    """Keep programs running until a signal comes, or until ``give_up`` says why not to."""
+    """Run programs until a signal comes, or until ``give_up`` returns a reason to stop."""
     stopped: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -99,7 +105,7 @@ def tend(
     try:
         while not stopped:
             for program in programs:
-                program.tend()
+                program.restart_if_ended()
             if (reason := give_up()) is not None:
                 return reason
             time.sleep(POLL)
@@ -110,12 +116,12 @@ def tend(
 
 
 def say(text: str, *, show: bool = True) -> None:
-    """Tell the person at the terminal."""
+    """Print a line for the person at the terminal."""
     if show:
         print(text, file=sys.stderr, flush=True)
 
 
-def _end_with_parent() -> None:
-    """Have the kernel end this process when the one that started it is gone (Linux)."""
+def end_with_parent() -> None:
+    """Have the kernel terminate this process when its parent has ended (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)

@@ -1,9 +1,9 @@
-"""A site's memory of one run: a file per question answered, whole or not there.
+"""A site's journal of one run: one file per request, written whole or not at all.
 
     <run>/journal/<round>-<number>.safetensors
 
-A file holds the state AFTER the question, the versioned arrays kept for later differences, and the
-answer given. The newest file is the site's state; an older one is where it returns to when the
+A file holds the state AFTER the request, the versioned arrays kept for later differences, and the
+reply. The newest file is the site's state; an older one is where it returns to when the
 server resumes from a checkpoint. Files of all but the last ``KEEP`` rounds are dropped, so the
 server may be that many rounds behind.
 """
@@ -34,9 +34,9 @@ _STATE = tuple(f.name for f in fields(ClientState))
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One question answered: which, its digest, the answer, and what the site was left with.
+    """One request: its key (round, number), its digest, the reply, and the state after it.
 
-    ``index`` counts the questions of the run; the journal sets it.
+    ``index`` counts the requests of the run; the journal sets it.
     """
 
     key: Key
@@ -60,11 +60,11 @@ class Journal:
         return self._entries[-1] if self._entries else None
 
     def find(self, key: Key) -> Entry | None:
-        """Return the entry of a question, if it is still here."""
+        """Return the entry of a request, if it is still kept."""
         return next((e for e in reversed(self._entries) if e.key == key), None)
 
     def append(self, entry: Entry) -> None:
-        """Write an entry, then drop what no resume can need."""
+        """Write an entry, then drop entries that no resume can need."""
         entry = replace(entry, index=0 if self.last is None else self.last.index + 1)
         path = self._path(entry.key)
         write_atomically(path, lambda target: _write(target, entry))
@@ -75,7 +75,7 @@ class Journal:
         self._drop([e for e in self._entries if e.key[0] < oldest])
 
     def rewind(self, next_round: int) -> None:
-        """Return to where the site stood before ``next_round``."""
+        """Return to the state before ``next_round``."""
         late = [e for e in self._entries if e.key[0] >= next_round]
         nothing_left = len(late) == len(self._entries)
         if late and nothing_left and next_round > 0 and late[0].index > 0:

@@ -5,10 +5,10 @@
 | `x.npz` | the arrays `inputs` and `labels` |
 | `x.parquet` | the column `label`; inputs are a list column `inputs`, else all number columns |
 | a folder of parquet files | all of them, in order of their names |
-| a folder of folders of images | a folder a class, named by number or listed in `classes.txt` |
+| a folder of folders of images | one folder per class, named by number or listed in `classes.txt` |
 | `module:function` | what the function returns: (inputs, labels), or for a model an `nn.Module` |
 
-A class has the same number at every site only if every site counts alike; hence the rule on names.
+A class must have the same number at every site; hence the rule on names.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def load_model(given: str, shape: tuple[int, ...]) -> Callable[[str, int], nn.Mo
     def build(name: str, classes: int) -> nn.Module:
         chosen = name if given == "auto" else given
         if chosen not in MODELS:
-            raise InputError("the server's model is its own; join with --model module:function")
+            raise InputError(
+                "the server uses a model of its own; join with --model module:function"
+            )
         return build_model(chosen, shape, classes, 0)
 
     return build
@@ -96,7 +98,7 @@ def call(reference: str) -> Any:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InputError(
-            f"{reference} cannot be imported ({error}); is it in this folder?"
+            f"{reference} cannot be imported ({error}); start the command in its folder"
         ) from None
     try:
         return function()
@@ -124,7 +126,9 @@ def _npz(path: Path) -> tuple[Array, Array]:
         with np.load(path, allow_pickle=False) as file:
             return file["inputs"], file["labels"]
     except (KeyError, ValueError, OSError) as error:
-        raise DataError(f"{path} must hold the arrays 'inputs' and 'labels' ({error})") from None
+        raise DataError(
+            f"{path} must hold the arrays 'inputs' and 'labels' ({error}); save both in it"
+        ) from None
 
 
 def _parquet(path: Path) -> tuple[Array, Array]:
@@ -157,7 +161,7 @@ def _folder(path: Path) -> tuple[Array, Array]:
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
     names, files = class_names(str(path)), _image_files(path)
     if not files:
-        raise DataError(f"{path} has no parquet file and no folder of images")
+        raise DataError(f"{path} has no parquet file and no folder of images; give one of the two")
     labels = [_class_number(file.parent, names) for file in files]
     images = [_image(file) for file in files]
     if len({image.shape for image in images}) > 1:
@@ -195,7 +199,9 @@ def _tensors(inputs: Any, labels: Any, where: str) -> tuple[Tensor, Tensor]:
             v if isinstance(v, Tensor) else torch.from_numpy(np.array(v)) for v in (inputs, labels)
         )
     except (TypeError, ValueError):
-        raise DataError(f"{where} holds samples that are no array of numbers") from None
+        raise DataError(
+            f"{where} holds samples that are not an array of numbers; give a numeric array"
+        ) from None
     x = x.float() if x.dtype == torch.float64 else x
     y = y.long() if not y.is_floating_point() and y.dtype != torch.bool else y
     return aligned(x), aligned(y)

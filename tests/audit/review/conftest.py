@@ -19,6 +19,7 @@ from fedsift.audit.review.app import Review
 from fedsift.audit.review.server import HOST, listen, web_server
 
 TOKEN = "a-token-of-the-test"
+LIMIT = 30.0  # seconds to start, to stop, or to answer
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,21 @@ def served(samples: ReviewSamples, folder: Path) -> Iterator[Served]:
     decisions = Decisions(folder / "decisions.jsonl", len(samples.table))
     review = Review(samples, decisions, folder / "corrected.parquet", TOKEN)
     server, listening = web_server(review), listen(0)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
+    end = time.monotonic() + LIMIT
     try:
         while not server.started:
             assert thread.is_alive()
+            assert time.monotonic() < end
             time.sleep(0.01)
         yield Served(f"http://{HOST}:{listening.getsockname()[1]}", folder)
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(LIMIT)
         listening.close()
         decisions.close()
+        assert not thread.is_alive()
 
 
 def many(count: int) -> ReviewSamples:

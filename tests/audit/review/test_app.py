@@ -11,14 +11,16 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from audit.review.conftest import TOKEN
+from audit.review.conftest import LIMIT, TOKEN
+
+pytestmark = pytest.mark.timeout(120)
 
 COOKIE = {"Cookie": "fedsift_review_{port}=" + TOKEN}
 
 
 def ask(site, method, path, headers=None, body=None):
     host = site.origin.removeprefix("http://")
-    connection = http.client.HTTPConnection(host)
+    connection = http.client.HTTPConnection(host, timeout=LIMIT)
     port = host.rpartition(":")[2]
     sent = {k: v.format(port=port) for k, v in (COOKIE if headers is None else headers).items()}
     connection.putrequest(method, path, skip_host="Host" in sent)

@@ -10,6 +10,8 @@ import pytest
 from audit.review.conftest import many, served
 from fedsift.audit.review import ReviewSamples
 
+pytestmark = pytest.mark.timeout(180)
+
 
 def text(page, selector):
     return page.inner_text(selector)

@@ -1,9 +1,12 @@
-"""A whole federation on loopback, by the commands that a person would type.
+"""A local trial federation: server and sites on loopback, by the commands a person would type.
 
-For tests, benchmarks, and whoever wants to try a deployment before it is one:
+For tests, benchmarks, and whoever wants to try a deployment before doing it on several machines:
 
-    with Rehearsal(Path("rehearsal"), ["0.npz", "1.npz"]) as federation:
+    with LocalDeployment(Path("trial"), ["0.npz", "1.npz"]) as federation:
         federation.submit("digits.toml", Path("runs/digits"))
+
+Whatever it started ends with it: at the end of the ``with`` block, and on Linux also when the
+process that started it is killed.
 """
 
 from __future__ import annotations
@@ -18,23 +21,25 @@ from types import TracebackType
 from typing import Self
 
 from fedsift.errors import RunError
-from fedsift.flower.deploy import free_port, names
+from fedsift.flower.deploy import free_port, site_names
 from fedsift.flower.keys import LOOPBACK, make_keys
+from fedsift.flower.supervise import end_with_parent
 from fedsift.site import process as site
 
 START = 240.0  # seconds; a busy machine is slow to start a dozen processes
+STOP = 30.0  # seconds to end by itself before it is killed
 
 
 @dataclass(frozen=True)
 class Network:
-    """Where the server listens, and what stands before a command there and at a site."""
+    """Where the server listens, and the prefix of a command there and at a site."""
 
     host: str = "127.0.0.1"
     server: tuple[str, ...] = ()
     site: tuple[str, ...] = ()
 
 
-class Rehearsal:
+class LocalDeployment:
     """A server and a site per data file, each a process with its folder and its log."""
 
     def __init__(
@@ -56,7 +61,7 @@ class Rehearsal:
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         far = () if self.network.host in LOOPBACK else (self.network.host,)
-        make_keys(self.keys, names(len(self.data)), far)
+        make_keys(self.keys, site_names(len(self.data)), far)
         try:
             self.start_server()
             for m in range(len(self.data)):
@@ -75,7 +80,7 @@ class Rehearsal:
         self.stop()
 
     def start_server(self) -> None:
-        """Start the server and wait until nodes may join."""
+        """Start the server and wait until sites may join."""
         server = ["server", "--keys", str(self.keys), "--folder", str(self.folder / "server")]
         where = ("--host", self.network.host, "--port", str(self.port))
         self.start("server", *server, *where)
@@ -86,7 +91,7 @@ class Rehearsal:
         self.start(
             f"site-{m}",
             *("join", "--server", self.address, "--ca", str(self.keys / "ca.crt")),
-            *("--key", str(self.keys / "nodes" / f"site-{m}"), "--client", str(m)),
+            *("--key", str(self.keys / "sites" / f"site-{m}"), "--client", str(m)),
             *("--folder", str(self.folder / f"site-{m}"), "--data", self.data[m]),
         )
 
@@ -101,7 +106,12 @@ class Rehearsal:
     def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a command of ours; its output goes to a log beside the folders."""
         with self.log(name).open("ab") as log:
-            process = subprocess.Popen(self.command(name, *arguments), stdout=log, stderr=log)
+            process = subprocess.Popen(
+                self.command(name, *arguments),
+                stdout=log,
+                stderr=log,
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - called from the main thread only
+            )
         self.processes[name] = process
         return process
 
@@ -115,21 +125,21 @@ class Rehearsal:
         return self.folder / f"{name}.out"
 
     def wait_for(self, name: str, text: str, seconds: float = START) -> None:
-        """Wait until a command has said something."""
+        """Wait until a command has printed a text."""
         end = time.monotonic() + seconds
         while text not in self.log(name).read_text(encoding="utf-8", errors="replace"):
             if self.processes[name].poll() is not None or time.monotonic() > end:
-                told = self.log(name).read_text(encoding="utf-8", errors="replace")
-                raise RunError(f"{name} did not say '{text}' but '{told[-500:]}'")
+                printed = self.log(name).read_text(encoding="utf-8", errors="replace")
+                raise RunError(f"{name} did not print '{text}' but '{printed[-500:]}'")
             time.sleep(0.2)
 
     def stop(self) -> None:
-        """End everything, the sites first."""
+        """Terminate everything, the sites first."""
         for name in reversed(self.processes):
             self.processes[name].terminate()
         for process in self.processes.values():
             try:
-                process.wait(timeout=30)
+                process.wait(timeout=STOP)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -1,8 +1,8 @@
-"""What a site has of a run that ended: the model, and the audit of its own labels.
+"""What a site has of a finished run: the model, and the audit of its own labels.
 
     <run>/model.safetensors        the final model
     <run>/clients/<id>/audit.json  a summary of the site's labels and, for images, the worst ones
-    <run>/site.json                what the audit is made of, to make it again
+    <run>/site.json                what the audit was made from, to repeat it
 
 ``fedsift audit <run>`` and ``fedsift review <run> --client <id>`` read them at the site.
 """
@@ -34,7 +34,7 @@ CHUNK = 512  # samples in one pass
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a site's samples and model came from, as its owner said, and in which folder."""
+    """Where a site's samples and model came from, as its owner gave it, and in which folder."""
 
     data: str = ""
     model: str = "auto"
@@ -42,8 +42,8 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """Who audits what with what: ``model`` is the server's name for it."""
+class SiteResult:
+    """What an audit at a site is made from; ``model`` is the server's name for the model."""
 
     client: int
     origin: Origin
@@ -53,17 +53,17 @@ class Findings:
 
     @classmethod
     def of(
-        cls, client: int, origin: Origin, told: Mapping[str, Scalar], run: Mapping[str, Any]
-    ) -> Findings:
-        """Read what the server said when the run ended."""
+        cls, client: int, origin: Origin, closing: Mapping[str, Scalar], run: Mapping[str, Any]
+    ) -> SiteResult:
+        """Read the scalars of the closing message."""
         try:
-            names = tuple(str(name) for name in json.loads(str(told["class_names"])))
-            calibration = Calibration.from_mapping(json.loads(str(told["calibration"])))
+            names = tuple(str(name) for name in json.loads(str(closing["class_names"])))
+            calibration = Calibration.from_mapping(json.loads(str(closing["calibration"])))
         except (KeyError, ValueError, TypeError, RecursionError):
             names, calibration = (), Calibration()
         if len(names) != run["classes"]:
             raise WireError("the closing message does not name the run's classes")
-        own = class_names(origin.data)  # the site's words for them, if it has any
+        own = class_names(origin.data)  # the site's own names, if it has any
         names = own if len(own) == len(names) else names
         return cls(client, origin, run["model"], names, calibration)
 
@@ -93,20 +93,22 @@ class Findings:
 
 @dataclass(frozen=True, eq=False)
 class SiteRun:
-    """A finished run as its site has it."""
+    """A finished run at its site."""
 
     folder: Path
-    findings: Findings
+    result: SiteResult
 
     @property
     def clients(self) -> list[int]:
-        """The one client that is here."""
-        return [self.findings.client]
+        """The site's own client, the only one."""
+        return [self.result.client]
 
     def audit(self, client: int) -> SiteAudit:
-        """Make the audit again, with the samples where they came from."""
+        """Repeat the audit, with the samples from their origin."""
         if client not in self.clients:
-            raise InputError(f"{self.folder} is of client {self.findings.client}, not of {client}")
+            raise InputError(
+                f"{self.folder} belongs to client {self.result.client}, not to {client}"
+            )
         inputs, labels, model = self._load()
         try:
             path = self.folder / "clients" / str(client) / "weights.parquet"
@@ -119,15 +121,15 @@ class SiteRun:
                 "changed since the run"
             )
         samples = inputs, labels, torch.from_numpy(weights)
-        ids = sample_names(self.findings.origin.data)
-        return self.findings.audit(model, model.initial(), *samples, ids)
+        ids = sample_names(self.result.origin.data)
+        return self.result.audit(model, model.initial(), *samples, ids)
 
     def _load(self) -> tuple[Tensor, Tensor, FlatModel]:
-        origin, path = self.findings.origin, self.folder / "model.safetensors"
+        origin, path = self.result.origin, self.folder / "model.safetensors"
         sys.path.insert(0, origin.cwd)  # for module:function
         inputs, labels = load_samples(origin.data)
         make = load_model(origin.model, tuple(inputs.shape[1:]))
-        module = make(self.findings.model, len(self.findings.class_names))
+        module = make(self.result.model, len(self.result.class_names))
         try:
             module.load_state_dict(load_file(path))
         except (OSError, SafetensorError, RuntimeError) as error:
@@ -137,23 +139,23 @@ class SiteRun:
 
 
 def open_site_run(folder: Path) -> SiteRun | None:
-    """Open a run's folder at a site; None where the folder is another."""
+    """Open a run's folder at a site; None if the folder is not one."""
     if not (folder / "run.json").exists():
         return None
     path = folder / "site.json"
     if not path.exists():
         raise InputError(
             f"{folder} has no final model: the run goes on, or the site was away when it ended; "
-            "`fedsift submit ... --resume` at the server tells it again"
+            "`fedsift submit ... --resume` at the server sends it again"
         )
-    told = json.loads(path.read_text(encoding="utf-8"))
+    kept = json.loads(path.read_text(encoding="utf-8"))
     return SiteRun(
         folder,
-        Findings(
-            told["client"],
-            Origin(**told["origin"]),
-            told["model"],
-            tuple(told["class_names"]),
-            Calibration.from_mapping(told["calibration"]),
+        SiteResult(
+            kept["client"],
+            Origin(**kept["origin"]),
+            kept["model"],
+            tuple(kept["class_names"]),
+            Calibration.from_mapping(kept["calibration"]),
         ),
     )
