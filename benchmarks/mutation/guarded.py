@@ -1,0 +1,97 @@
+"""Which modules are mutated, and which tests must notice: one row each.
+
+Paths are below ``src/fedsift`` and ``tests``. ``only`` limits a row to these classes and functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedsift.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+MATHEMATICS, WIRE, SECURITY = "mathematics", "wire", "security"
+SHARES = {MATHEMATICS: 0.6, WIRE: 0.2, SECURITY: 0.2}  # of a sample
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A module and the tests that guard it."""
+
+    group: str
+    module: str
+    tests: tuple[str, ...]
+    only: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> Path:
+        """The module's file."""
+        return ROOT / "src" / "fedsift" / self.module
+
+    @property
+    def test_paths(self) -> tuple[Path, ...]:
+        """The tests' files and folders."""
+        return tuple(ROOT / "tests" / name for name in self.tests)
+
+
+def _rows(group: str, *rows: tuple[str, str] | tuple[str, str, str]) -> tuple[Guarded, ...]:
+    return tuple(
+        Guarded(group, module, tuple(tests.split()), tuple(" ".join(only).split()))
+        for module, tests, *only in rows
+    )
+
+
+GUARDED = (
+    *_rows(
+        MATHEMATICS,
+        ("problem/curvature.py", "problem/test_curvature.py"),
+        ("problem/reweighting.py", "problem/test_reweighting.py problem/test_curvature.py"),
+        ("problem/sample_losses.py", "problem/test_sample_losses.py algorithms/test_preprocess.py"),
+        ("problem/flat_model.py", "problem/test_reweighting.py problem/test_curvature.py"),
+        ("problem/stacked_model.py", "problem/test_stacked_model.py"),
+        ("client/passes.py", "client/test_passes.py federation/test_pooled.py"),
+        ("compress/topk.py", "compress/test_topk.py"),
+        ("compress/count_sketch.py", "compress/test_count_sketch.py"),
+        ("compress/error_feedback.py", "compress/test_error_feedback.py"),
+        ("compress/hashing.py", "compress/test_hashing.py compress/test_count_sketch.py"),
+        ("compress/sparse_embedding.py", "compress/test_sparse_embedding.py"),
+        ("hypergradient/estimate.py", "hypergradient"),
+        ("hypergradient/exact.py", "hypergradient/test_exact.py"),
+        ("hypergradient/iterative.py", "hypergradient"),
+        ("hypergradient/non_iterative.py", "hypergradient/test_non_iterative.py"),
+        ("hypergradient/products.py", "hypergradient"),
+        ("hypergradient/solver_step.py", "hypergradient algorithms/test_single_loop.py"),
+        ("algorithms/clean_set.py", "algorithms/test_clean_set.py"),
+        ("algorithms/comm_fedbio.py", "algorithms client"),
+        ("algorithms/disagreement.py", "algorithms/test_disagreement.py"),
+        ("algorithms/fedavg.py", "algorithms/test_fedavg.py algorithms/test_comm_fedbio.py"),
+        ("algorithms/focus.py", "algorithms/test_focus.py"),
+        ("algorithms/preprocess.py", "algorithms/test_preprocess.py"),
+        ("algorithms/single_loop.py", "algorithms client"),
+        ("audit/calibration.py", "audit/test_calibration.py"),
+    ),
+    *_rows(
+        WIRE,
+        ("compress/wire.py", "compress/test_wire.py"),
+        ("federation/encoding.py", "federation/test_encoding.py federation/test_remote.py"),
+    ),
+    *_rows(
+        SECURITY,
+        ("audit/review/app.py", "audit/review/test_app.py", "guard page static image _body _label"),
+        ("site/host.py", "site/test_host.py site/test_privacy.py", "Host _model _digest"),
+        ("site/process.py", "site/test_process.py"),
+        ("flower/programs.py", "flower/test_programs.py", "Address is_loopback"),
+    ),
+)
+
+
+def check(rows: tuple[Guarded, ...] = GUARDED) -> None:
+    """Refuse a table that names a file which is not there."""
+    for row in rows:
+        for path in (row.source, *row.test_paths):
+            if not path.exists():
+                raise InputError(
+                    f"the row of {row.module} names {path.relative_to(ROOT)}, which does not "
+                    "exist; correct benchmarks/mutation/guarded.py"
+                )
