@@ -55,7 +55,7 @@ def test_faults_of_a_line(source, expected):
 def test_a_fault_changes_one_place_and_leaves_the_rest():
     (fault,) = mutants("é = 'ä'  # ü\nx = [\n    a <\n    b,\n]\n")
     assert fault == Mutant(
-        "compare", 3, "a < b", "(a <= b)", "é = 'ä'  # ü\nx = [\n    (a <= b),\n]\n"
+        "compare", 3, 4, "a < b", "(a <= b)", "é = 'ä'  # ü\nx = [\n    (a <= b),\n]\n"
     )
 
 

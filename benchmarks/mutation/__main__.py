@@ -14,11 +14,10 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from benchmarks.mutation.guarded import GUARDED, ROOT, SHARES, Guarded, check
@@ -28,6 +27,7 @@ from fedsift.errors import FedsiftError, InputError
 from fedsift.files import write_text
 
 OUT = ROOT / "results" / "mutation.json"
+LONGEST = 1800.0  # seconds for the tests of an unchanged module
 PATIENCE = (60.0, 5.0)  # a mutant's time limit: seconds, and times what the unchanged tests take
 
 
@@ -43,8 +43,9 @@ class Case:
     def record(self) -> dict[str, Any]:
         """What identifies the case in the results."""
         m = self.mutant
-        named = {"group": self.row.group, "module": self.row.module, "line": m.line}
-        return {**named, "kind": m.kind, "before": m.before, "after": m.after, "of": self.digest}
+        where = {"module": self.row.module, "line": m.line, "column": m.column}
+        what = {"kind": m.kind, "before": m.before, "after": m.after}
+        return {"group": self.row.group, **where, **what, "of": self.digest}
 
 
 def cases(rows: Sequence[Guarded]) -> list[Case]:
@@ -69,37 +70,34 @@ def sample(found: Sequence[Case], count: int, seed: int) -> list[Case]:
 
 
 def judge(chosen: Sequence[Case], jobs: int = 2) -> Iterator[tuple[Case, Verdict]]:
-    """Try each case; the unchanged sources come first, because a test that fails catches all."""
-    with tempfile.TemporaryDirectory(prefix="fedsift-mutants-") as folder:
-        free: SimpleQueue[Workspace] = SimpleQueue()
-        for n in range(jobs):
-            free.put(Workspace.make(Path(folder) / str(n)))
-        with ThreadPoolExecutor(jobs) as pool:
-            rows = list({case.row: None for case in chosen})
-            limits = dict(zip(rows, pool.map(lambda row: _limit(free, row), rows), strict=True))
-            done = pool.map(
-                lambda c: _borrow(free, lambda w: w.attempt(c.row, c.mutant.source, limits[c.row])),
-                chosen,
-            )
-            yield from zip(chosen, done, strict=True)
+    """Try each case, one module after the other in each process."""
+    groups: dict[Guarded, list[Case]] = {}
+    for case in chosen:
+        groups.setdefault(case.row, []).append(case)
+    with (
+        tempfile.TemporaryDirectory(prefix="fedsift-mutants-") as folder,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        tried = [
+            pool.submit(_try_all, Path(folder) / str(n), row, group)
+            for n, (row, group) in enumerate(groups.items())
+        ]
+        try:
+            for done in as_completed(tried):
+                yield from done.result()
+        finally:
+            for waiting in tried:
+                waiting.cancel()
 
 
-def _limit(free: SimpleQueue[Workspace], row: Guarded) -> float:
-    """Return a mutant's time limit, from the tests of the unchanged module, which must pass."""
-    truth = row.source.read_text(encoding="utf-8")
-    verdict = _borrow(free, lambda w: w.attempt(row, truth, 1800.0))
-    if verdict.outcome != SURVIVED:
-        raise InputError(f"the tests of {row.module} fail without a mutant: {verdict.said}")
-    least, times = PATIENCE
-    return least + times * verdict.seconds
-
-
-def _borrow(free: SimpleQueue[Workspace], work: Callable[[Workspace], Verdict]) -> Verdict:
-    workspace = free.get()
-    try:
-        return work(workspace)
-    finally:
-        free.put(workspace)
+def _try_all(folder: Path, row: Guarded, group: Sequence[Case]) -> list[tuple[Case, Verdict]]:
+    """Try the unchanged module first: a test that fails without a mutant would catch them all."""
+    workspace = Workspace.make(folder)
+    unchanged = workspace.attempt(row, row.source.read_text(encoding="utf-8"), LONGEST)
+    if unchanged.outcome != SURVIVED:
+        raise InputError(f"the tests of {row.module} fail without a mutant: {unchanged.said}")
+    limit = PATIENCE[0] + PATIENCE[1] * unchanged.seconds
+    return [(case, workspace.attempt(row, case.mutant.source, limit)) for case in group]
 
 
 def summary(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -116,7 +114,7 @@ def summary(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Try what is not in the results yet; write them after every mutant."""
+    """Try what is not in the results yet; write them after every module."""
     options = _options(arguments)
     rows = tuple(r for r in GUARDED if options.only in f"{r.group} {r.module}")
     check(rows)

@@ -56,6 +56,7 @@ class Mutant:
 
     kind: str
     line: int
+    column: int
     before: str
     after: str
     source: str
@@ -73,7 +74,8 @@ def mutants(source: str, only: tuple[str, ...] = ()) -> list[Mutant]:
             data = source.encode()
             before = " ".join(data[begin:end].decode().split())
             changed = (data[:begin] + after.encode() + data[end:]).decode()
-            found.append(Mutant(kind, node.lineno, before, after, changed))  # type: ignore[attr-defined]
+            line, column = next(_span(node))
+            found.append(Mutant(kind, line, column, before, after, changed))
     return found
 
 
