@@ -80,7 +80,7 @@ GUARDED = (
         SECURITY,
         ("audit/review/app.py", "audit/review/test_app.py", "guard page static image _body _label"),
         ("site/host.py", "site/test_host.py site/test_privacy.py", "Host _model _digest"),
-        ("site/process.py", "site/test_process.py"),
+        ("site/process.py", "site/test_process.py site/test_received_parts.py"),
         ("flower/programs.py", "flower/test_programs.py", "Address is_loopback"),
     ),
 )
