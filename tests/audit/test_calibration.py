@@ -93,11 +93,14 @@ def test_optimism_and_doubt_go_with_the_models_skill(right, skill):
     assert calibration.spread == pytest.approx(skill * Calibration.spread)
 
 
-@pytest.mark.parametrize(("right", "skill"), [(4, 1.0), (3, 16 / 81)])  # ((4 · ¾ − 1) / 3)⁴
-def test_constants_of_a_model_that_knows_no_class_better(right, skill):
+@pytest.mark.parametrize(
+    ("classes", "right", "skill"),
+    [(4, 4, 1.0), (4, 3, 16 / 81), (2, 3, 1 / 16)],  # of 4; ((4 · ¾ − 1) / 3)⁴, (2 · ¾ − 1)⁴
+)
+def test_constants_of_a_model_that_knows_no_class_better(classes, right, skill):
     """Equal probabilities say nothing of T, which is then 1; argmax takes class 0."""
     labels = np.where(np.arange(4) < right, 0, 1)
-    found = Calibration.fit(np.full((4, 4), 0.25), labels)
+    found = Calibration.fit(np.full((4, classes), 1 / classes), labels)
     by_hand = (1 + 0.3 * skill, 1.5 * skill, 0.75 * skill, 1.5)
     assert astuple(found) == pytest.approx(by_hand, rel=1e-4)
 
