@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PEERS  := $(VENV)/.installed-peers
 
-.PHONY: demo test test-all lint bench clean browser
+.PHONY: demo test test-all lint bench mutants clean browser
 
 demo: $(STAMP)
 	$(BIN)/fedsift demo
@@ -24,6 +24,10 @@ lint: $(STAMP)
 
 bench: $(PEERS)
 	$(BIN)/python -m benchmarks
+
+# Small faults on purpose, 100 of them: which do the tests notice? Goes on where it was stopped.
+mutants: $(STAMP)
+	$(BIN)/python -m benchmarks.mutation
 
 # The browser tests drive Debian's Chromium; where there is none they are skipped, with the reason.
 browser:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 
 import numpy as np
 import pytest
@@ -91,6 +91,88 @@ def test_optimism_and_doubt_go_with_the_models_skill(right, skill):
     assert raised == pytest.approx(1 + FAMILIAR * skill)
     assert calibration.optimism == pytest.approx(skill * Calibration.optimism)
     assert calibration.spread == pytest.approx(skill * Calibration.spread)
+
+
+@pytest.mark.parametrize(
+    ("classes", "right", "skill"),
+    [(4, 4, 1.0), (4, 3, 16 / 81), (2, 3, 1 / 16)],  # of 4; ((4 · ¾ − 1) / 3)⁴, (2 · ¾ − 1)⁴
+)
+def test_constants_of_a_model_that_knows_no_class_better(classes, right, skill):
+    """Equal probabilities say nothing of T, which is then 1; argmax takes class 0."""
+    labels = np.where(np.arange(4) < right, 0, 1)
+    found = Calibration.fit(np.full((4, classes), 1 / classes), labels)
+    by_hand = (1 + 0.3 * skill, 1.5 * skill, 0.75 * skill, 1.5)
+    assert astuple(found) == pytest.approx(by_hand, rel=1e-4)
+
+
+def test_default_constants():
+    assert astuple(Calibration()) == (1.0, 1.5, 0.75, 1.5)
+
+
+def test_temperature_of_one_sample_balances_the_prior():
+    """log T + u σ(−u) = 0 with u = log(p / (1 − p)) / T: solved by u = 1."""
+    log_t = -1 / (1 + np.e)
+    p = 1 / (1 + np.exp(-np.exp(log_t)))
+    found = fit_temperature(np.array([[p, 1 - p]]), np.array([0]))
+    assert found == pytest.approx(np.exp(log_t), rel=1e-4)
+
+
+@pytest.mark.parametrize(("label", "end"), [(0, -3), (1, 3)])
+def test_temperature_stays_between_its_bounds(label, end):
+    probabilities = np.tile([0.55, 0.45], (2000, 1))
+    found = fit_temperature(probabilities, np.full(2000, label))
+    assert np.log(found) == pytest.approx(end, abs=1e-3)
+
+
+def scores_by_hand(evidence, optimism, spread):
+    """P(right) of the only sample of a site.
+
+    The density of ρ is linear, 1 + ρ (R − 1), so its quantiles solve a quadratic equation; the
+    grid of 200 cells gives the middle of a cell for its end, 1/400 less.
+    """
+    total, scale = 0.0, 0.0
+    for node in (-1.6, -0.8, 0.0, 0.8, 1.6):
+        slope = np.exp(evidence + optimism + spread * node) - 1
+        for q in (np.arange(9) + 0.5) / 9:
+            rate = (np.sqrt(1 + slope * q * (2 + slope)) - 1) / slope - 1 / 400
+            mass = np.exp(-(node**2) / 2)
+            total += mass * (1 - rate) / (1 + rate * slope)
+            scale += mass
+    return total / scale
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"optimism": 0.5}, {"spread": 2.0}, {"temperature": 2.0}], ids=str
+)
+def test_score_of_a_single_sample(settings):
+    calibration = Calibration(**settings)
+    p = np.array([0.2, 0.5, 0.3])
+    tempered = p ** (1 / calibration.temperature)
+    given = tempered[0] / tempered.sum()
+    evidence = np.log((1 - given) / given / 2)  # one of the two other classes
+    by_hand = scores_by_hand(evidence, calibration.optimism, calibration.spread)
+    found = posterior(p[None], np.array([0]), calibration)
+    assert found.right[0] == pytest.approx(by_hand, abs=2e-5)
+    assert found.classes[0, 1:] == pytest.approx(
+        (1 - found.right[0]) * tempered[1:] / tempered[1:].sum()
+    )
+
+
+@pytest.mark.parametrize("samples", [1, 7])
+def test_interval_of_a_site_without_evidence(samples):
+    """Every ρ is as likely: its 9 quantiles have mean ½ − 1/400 and variance 80 / 972."""
+    calibration = Calibration(optimism=0.0, spread=0.0, misfit=0.3)
+    labels = np.zeros(samples, dtype=np.int64)
+    found = posterior(np.full((samples, 2), 0.5), labels, calibration)
+    mean, between = 0.5 - 1 / 400, 80 / 972
+    drawn = (mean * (1 - mean) - between) / samples
+    half = 1.96 * 0.3 * np.sqrt(drawn + between)
+    assert found.wrong_share() == pytest.approx((mean, mean - half, mean + half), abs=1e-4)
+
+
+def test_no_member_has_no_share():
+    found = posterior(np.full((2, 2), 0.5), np.zeros(2, dtype=np.int64), EXACT)
+    assert found.wrong_share(np.zeros(2, dtype=bool)) == (0.0, 0.0, 1.0)
 
 
 def test_a_model_of_one_class_has_no_skill():

@@ -38,6 +38,14 @@ def test_a_singular_matrix_gives_the_least_norm_solution_and_advice():
     assert "singular" in (advice or "")
 
 
+@pytest.mark.parametrize(("largest", "singular"), [(1.0, False), (1e6, True)])
+def test_an_eigenvalue_is_zero_beside_the_largest(largest, singular):
+    """10⁻¹¹ is above rounding beside 1 and below it beside 10⁶: n ε = 4.4·10⁻¹⁶."""
+    H = torch.diag(torch.tensor([largest, 1e-11]).double())
+    _, _, advice = solve_dense(lambda v: H @ v, torch.ones(2).double())
+    assert ("singular" in (advice or "")) is singular
+
+
 def test_too_few_iterations_are_named():
     H = torch.diag(torch.logspace(0, 6, 30).double())
     _, steps, advice = conjugate_gradients(lambda v: H @ v, torch.ones(30).double(), 1e-12, 3)

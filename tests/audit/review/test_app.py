@@ -66,9 +66,26 @@ def test_the_token_becomes_a_strict_cookie(site):
     assert "SameSite=strict" in headers["Set-Cookie"]
 
 
-@pytest.mark.parametrize("extra", [{"Host": "evil.example:80"}, {"Origin": "http://evil.example"}])
-def test_another_name_or_origin_is_refused(site, extra):
-    assert ask(site, "GET", "/api/samples", COOKIE | extra)[0] == 403
+@pytest.mark.parametrize(
+    ("token", "headers", "status"),
+    [
+        (TOKEN, {}, 200),
+        (TOKEN, {"Host": "localhost:{port}"}, 200),
+        (TOKEN, {"Host": "[::1]:{port}"}, 200),
+        (TOKEN, {"Host": "evil.example:{port}"}, 403),
+        (TOKEN, {"Host": "127.0.0.1.evil.example:{port}"}, 403),
+        (TOKEN, {"Host": ""}, 403),
+        (TOKEN, {"Origin": "http://127.0.0.1:{port}"}, 200),
+        (TOKEN, {"Origin": "http://evil.example"}, 403),
+        (TOKEN, {"Origin": "http://127.0.0.1:1"}, 403),
+        ("wrong", {}, 403),
+        (TOKEN[:-1], {}, 403),
+        ("", {}, 403),
+    ],
+)
+def test_token_host_and_origin_each_refuse_alone(site, token, headers, status):
+    """The token is in the address: a cookie is looked up by the Host header's port."""
+    assert ask(site, "GET", f"/api/samples?token={token}", headers)[0] == status
 
 
 def test_answers_forbid_everything_from_elsewhere(site):

@@ -1,0 +1,120 @@
+"""Which modules are mutated, and which tests must notice: one row each.
+
+Paths are below ``src/fedsift`` and ``tests``. ``only`` limits a row to these classes and functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedsift.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+MATHEMATICS, WIRE, SECURITY = "mathematics", "wire", "security"
+SHARES = {MATHEMATICS: 0.6, WIRE: 0.2, SECURITY: 0.2}  # of a sample
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A module and the tests that guard it."""
+
+    group: str
+    module: str
+    tests: tuple[str, ...]
+    only: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> Path:
+        """The module's file."""
+        return ROOT / "src" / "fedsift" / self.module
+
+    @property
+    def test_paths(self) -> tuple[Path, ...]:
+        """The tests' files and folders."""
+        return tuple(ROOT / "tests" / name for name in self.tests)
+
+
+def _rows(group: str, *rows: tuple[str, str] | tuple[str, str, str]) -> tuple[Guarded, ...]:
+    return tuple(
+        Guarded(group, module, tuple(tests.split()), tuple(" ".join(only).split()))
+        for module, tests, *only in rows
+    )
+
+
+GUARDED = (
+    *_rows(
+        MATHEMATICS,
+        ("problem/curvature.py", "problem/test_curvature.py"),
+        ("problem/bootstrap.py", "problem/test_reweighting.py problem/test_curvature.py"),
+        ("problem/derivatives.py", "problem"),
+        ("problem/sgd.py", "algorithms/test_fedavg.py federation/test_stacked.py"),
+        ("problem/reweighting.py", "problem/test_reweighting.py problem/test_curvature.py"),
+        ("problem/sample_losses.py", "problem/test_sample_losses.py algorithms/test_preprocess.py"),
+        ("problem/flat_model.py", "problem/test_reweighting.py problem/test_curvature.py"),
+        ("problem/stacked_model.py", "problem/test_stacked_model.py"),
+        ("client/passes.py", "client/test_passes.py federation/test_pooled.py"),
+        ("client/inputs.py", "client federation/test_pooled.py"),
+        ("client/training.py", "client algorithms/test_fedavg.py algorithms/test_preprocess.py"),
+        ("client/products.py", "client federation/test_pooled.py"),
+        ("client/outer_step.py", "client algorithms/test_default_method.py"),
+        ("client/single_loop.py", "federation/test_pooled.py algorithms/test_default_method.py"),
+        (
+            "client/baselines.py",
+            "algorithms/test_focus.py algorithms/test_preprocess.py"
+            " algorithms/test_disagreement.py",
+        ),
+        ("federation/pooled.py", "federation/test_pooled.py"),
+        ("federation/stacked.py", "federation/test_stacked.py"),
+        ("compress/topk.py", "compress/test_topk.py"),
+        ("compress/count_sketch.py", "compress/test_count_sketch.py"),
+        ("compress/error_feedback.py", "compress/test_error_feedback.py"),
+        ("compress/sketch_feedback.py", "compress/test_error_feedback.py"),
+        ("compress/hashing.py", "compress/test_hashing.py compress/test_count_sketch.py"),
+        ("compress/sparse_embedding.py", "compress/test_sparse_embedding.py"),
+        ("hypergradient/estimate.py", "hypergradient"),
+        ("hypergradient/exact.py", "hypergradient/test_exact.py"),
+        ("hypergradient/iterative.py", "hypergradient"),
+        ("hypergradient/non_iterative.py", "hypergradient/test_non_iterative.py"),
+        ("hypergradient/products.py", "hypergradient"),
+        ("hypergradient/solver_step.py", "hypergradient algorithms/test_single_loop.py"),
+        ("algorithms/clean_set.py", "algorithms/additions/test_head_start.py"),
+        ("algorithms/additions/head_start.py", "algorithms/additions/test_head_start.py"),
+        (
+            "algorithms/additions/self_paced.py",
+            "algorithms/additions algorithms/test_default_method.py",
+        ),
+        ("algorithms/outer_step.py", "algorithms/test_outer_step.py client"),
+        ("algorithms/comm_fedbio.py", "algorithms/test_comm_fedbio.py client"),
+        ("algorithms/disagreement.py", "algorithms/test_disagreement.py"),
+        ("algorithms/fedavg.py", "algorithms/test_fedavg.py algorithms/test_comm_fedbio.py"),
+        ("algorithms/focus.py", "algorithms/test_focus.py"),
+        ("algorithms/preprocess.py", "algorithms/test_preprocess.py"),
+        ("algorithms/single_loop.py", "algorithms/test_single_loop.py client"),
+        ("memory.py", "test_memory.py"),
+        ("audit/calibration.py", "audit/test_calibration.py"),
+    ),
+    *_rows(
+        WIRE,
+        ("compress/wire.py", "compress/test_wire.py"),
+        ("federation/encoding.py", "federation/test_encoding.py federation/test_remote.py"),
+    ),
+    *_rows(
+        SECURITY,
+        ("audit/review/app.py", "audit/review/test_app.py", "guard page static image _body _label"),
+        ("site/host.py", "site/test_host.py site/test_privacy.py", "Host _model _digest"),
+        ("site/process.py", "site/test_process.py site/test_received_parts.py"),
+        ("flower/programs.py", "flower/test_programs.py", "Address is_loopback"),
+    ),
+)
+
+
+def check(rows: tuple[Guarded, ...] = GUARDED) -> None:
+    """Refuse a table that names a file which is not there."""
+    for row in rows:
+        for path in (row.source, *row.test_paths):
+            if not path.exists():
+                raise InputError(
+                    f"the row of {row.module} names {path.relative_to(ROOT)}, which does not "
+                    "exist; correct benchmarks/mutation/guarded.py"
+                )
