@@ -247,7 +247,7 @@ def test_bad_data_is_named(changes, error, message):
         (
             {"compressor": "count-sketch", "heavy": 10},
             InputError,
-            "heavy is 10, give at most the length 9",
+            "heavy is 10; give at most the length 9",
         ),
         ({"cohort": 3}, ConfigError, "cohort is 3 but there are 2 clients"),
         ({"device": "tpu"}, ConfigError, "device is 'tpu'"),
