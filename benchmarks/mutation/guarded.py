@@ -12,6 +12,7 @@ from fedsift.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 MATHEMATICS, WIRE, SECURITY = "mathematics", "wire", "security"
+KEYS = "algorithms/test_registry.py"  # what a method reads, and its defaults
 SHARES = {MATHEMATICS: 0.6, WIRE: 0.2, SECURITY: 0.2}  # of a sample
 
 
@@ -67,30 +68,33 @@ GUARDED = (
         ("federation/pooled.py", "federation/test_pooled.py"),
         ("federation/stacked.py", "federation/test_stacked.py"),
         ("compress/topk.py", "compress/test_topk.py"),
-        ("compress/count_sketch.py", "compress/test_count_sketch.py"),
+        ("compress/count_sketch.py", f"compress/test_count_sketch.py {KEYS}"),
         ("compress/error_feedback.py", "compress/test_error_feedback.py"),
         ("compress/sketch_feedback.py", "compress/test_error_feedback.py"),
         ("compress/hashing.py", "compress/test_hashing.py compress/test_count_sketch.py"),
         ("compress/sparse_embedding.py", "compress/test_sparse_embedding.py"),
         ("hypergradient/estimate.py", "hypergradient"),
         ("hypergradient/exact.py", "hypergradient/test_exact.py"),
-        ("hypergradient/iterative.py", "hypergradient"),
-        ("hypergradient/non_iterative.py", "hypergradient/test_non_iterative.py"),
+        ("hypergradient/iterative.py", f"hypergradient {KEYS}"),
+        ("hypergradient/non_iterative.py", f"hypergradient/test_non_iterative.py {KEYS}"),
         ("hypergradient/products.py", "hypergradient"),
         ("hypergradient/solver_step.py", "hypergradient algorithms/test_single_loop.py"),
         ("algorithms/clean_set.py", "algorithms/additions/test_head_start.py"),
-        ("algorithms/additions/head_start.py", "algorithms/additions/test_head_start.py"),
+        ("algorithms/additions/head_start.py", f"algorithms/additions/test_head_start.py {KEYS}"),
         (
             "algorithms/additions/self_paced.py",
-            "algorithms/additions algorithms/test_default_method.py",
+            f"algorithms/additions algorithms/test_default_method.py {KEYS}",
         ),
-        ("algorithms/outer_step.py", "algorithms/test_outer_step.py client"),
-        ("algorithms/comm_fedbio.py", "algorithms/test_comm_fedbio.py client"),
-        ("algorithms/disagreement.py", "algorithms/test_disagreement.py"),
-        ("algorithms/fedavg.py", "algorithms/test_fedavg.py algorithms/test_comm_fedbio.py"),
-        ("algorithms/focus.py", "algorithms/test_focus.py"),
-        ("algorithms/preprocess.py", "algorithms/test_preprocess.py"),
-        ("algorithms/single_loop.py", "algorithms/test_single_loop.py client"),
+        ("algorithms/outer_step.py", f"algorithms/test_outer_step.py client {KEYS}"),
+        ("algorithms/comm_fedbio.py", f"algorithms/test_comm_fedbio.py client {KEYS}"),
+        ("algorithms/disagreement.py", f"algorithms/test_disagreement.py {KEYS}"),
+        (
+            "algorithms/fedavg.py",
+            f"algorithms/test_fedavg.py algorithms/test_comm_fedbio.py {KEYS}",
+        ),
+        ("algorithms/focus.py", f"algorithms/test_focus.py {KEYS}"),
+        ("algorithms/preprocess.py", f"algorithms/test_preprocess.py {KEYS}"),
+        ("algorithms/single_loop.py", f"algorithms/test_single_loop.py client {KEYS}"),
         ("memory.py", "test_memory.py"),
         ("audit/calibration.py", "audit/test_calibration.py"),
     ),

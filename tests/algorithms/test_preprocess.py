@@ -71,6 +71,11 @@ def test_threshold_is_that_of_brute_force(seed):
     assert found == edges[int(np.argmin(distances))]
 
 
+def test_there_are_16_bins_per_decade_from_1e4_to_100():
+    edges = bin_edges(torch.zeros(1, dtype=torch.float64))
+    torch.testing.assert_close(edges, 10 ** (torch.arange(97).double() / 16 - 4))
+
+
 def test_histogram_counts_as_one_would_by_hand():
     edges = torch.tensor([0.1, 1.0, 10.0])
     losses = torch.tensor([0.0, 0.1, 0.1001, 1.0, 5.0, 10.0, 10.1, torch.inf, torch.nan])

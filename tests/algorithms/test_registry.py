@@ -195,3 +195,35 @@ def test_schedule_of_the_theorem():
 def test_more_than_the_model_has_is_refused(method, keys, message):
     with pytest.raises(InputError, match=message):
         build(method, **keys)
+
+
+def test_what_methods_do_with_labels():
+    learning = {name for name, row in METHODS.items() if row.learns_weights}
+    bilevel = {"single-loop", "iter-topk", "iter-sketch", "non-iter"}
+    assert learning == {*bilevel, "preprocess", "disagreement"}
+    assert {name for name, row in METHODS.items() if row.needs_truth} == {"oracle"}
+
+
+DEFAULTS = {
+    "inner": {"local_steps": 5, "inner_lr": 0.1, "batch_size": 64, "head_start": 500},
+    "outer": {
+        "outer_lr": 0.1, "outer_rule": "scale-free", "outer_decay": 10, "self_paced": 1.0,
+        "bootstrap": 1.0, "initial_weight": 1.0,
+        "focus_alpha": 1.0, "preprocess_steps": 500, "preprocess_threshold": 0.0,
+    },
+    "solver": {
+        "rate": 20.0, "compressor": "auto", "sketch_rows": 5, "heavy": 0,
+        "iterations": 1, "solver_lr": 0.1, "schedule": "constant", "mu": 1e-3, "shift": 1e4,
+        "warm_start": True, "resample": False, "check_residual": False,
+        "curvature": "gauss-newton", "damping": 0.5, "curvature_batch": 128,
+        "r1": 0, "r2": 0, "system": "least-squares", "fresh_seeds": True,
+    },
+}
+
+
+def test_defaults_change_on_purpose_only():
+    """The figures in the documents are made with these."""
+    found: dict[str, dict[str, object]] = {}
+    for _, key in KEYS:
+        found.setdefault(key.table, {})[key.name] = key.default
+    assert found == DEFAULTS

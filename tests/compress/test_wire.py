@@ -249,6 +249,11 @@ def test_a_sparse_vector_that_would_not_come_back_is_refused(indices):
         encode(Sparse(torch.tensor(indices), torch.ones(2), 4))
 
 
+def test_an_index_that_32_bits_cannot_hold_is_refused():
+    with pytest.raises(WireError, match=r"below 2\^32"):
+        encode(Sparse(torch.tensor([1, 2**32]), torch.ones(2), 2**33))
+
+
 @pytest.mark.parametrize(
     "payload",
     [

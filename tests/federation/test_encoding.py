@@ -76,6 +76,15 @@ def test_a_difference_to_a_version_that_is_not_here_is_refused():
 
 
 @pytest.mark.parametrize(
+    "difference", [TopK(40, 5).compress(torch.ones(40)), torch.ones(40), torch.ones(1, 50)]
+)
+def test_a_difference_of_another_shape_is_refused(difference):
+    request = Request("step", 1, {"v": Versioned(_vector("v"), 4, difference)})
+    with pytest.raises(WireError, match="does not fit the previous version"):
+        decode_request(encode_request(request, {"v": 3}), {"v": Kept(_vector("v"), 3)})
+
+
+@pytest.mark.parametrize(
     "parts",
     [
         {},

@@ -16,6 +16,22 @@ def test_both_ways_find_the_solution(quadratic, dense_up_to):
     assert estimate.advice is None
 
 
+@pytest.mark.parametrize(("dense_up_to", "exchanges"), [(40, 41), (39, None)])
+def test_the_matrix_is_fetched_only_up_to_its_limit(quadratic, dense_up_to, exchanges):
+    """40 columns and the residual; conjugate gradients stop by their tolerance."""
+    before = quadratic.federation.traffic.exchanges
+    solver = Exact(dense_up_to=dense_up_to, tolerance=1e-2)
+    solver.estimate(quadratic.cohort, quadratic.point, SolverState())
+    asked = quadratic.federation.traffic.exchanges - before
+    assert asked == exchanges if exchanges else asked < 40
+
+
+def test_no_curvature_at_all_is_named():
+    v, steps, advice = conjugate_gradients(torch.zeros_like, torch.ones(3).double(), 1e-10, 50)
+    assert (v.tolist(), steps) == ([0.0] * 3, 0)
+    assert "met curvature 0" in (advice or "")
+
+
 def test_damping_is_part_of_the_system(quadratic):
     solver = Exact(CurvatureSettings(damping=1.5))
     estimate, _ = solver.estimate(quadratic.cohort, quadratic.point, SolverState())

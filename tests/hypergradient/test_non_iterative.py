@@ -8,9 +8,11 @@ import torch
 
 from conftest import quadratic_case
 from fedsift.compress import SparseEmbedding
-from fedsift.errors import InputError
+from fedsift.errors import ConfigError, InputError
 from fedsift.federation import LocalFederation
 from fedsift.hypergradient import CurvatureSettings, NonIterative, Point, SolverState
+from fedsift.hypergradient.non_iterative import NON_ITER
+from fedsift.keys import BuildContext, Settings
 from fedsift.messages import Cohort
 from fedsift.problem.curvature import CURVATURES
 from fedsift.randomness import derive
@@ -116,6 +118,13 @@ def test_only_the_small_system_travels(quadratic):
 def test_impossible_sizes_are_refused(r1, r2):
     with pytest.raises(InputError, match="r2 >= r1 >= 1"):
         NonIterative(r1, r2)
+
+
+def test_a_subspace_may_be_the_whole_space_but_not_more():
+    settings = Settings.of(NON_ITER.groups, {"r1": 5})
+    assert NON_ITER.build(settings, BuildContext(5)).r1 == 5
+    with pytest.raises(ConfigError, match="r1 is 5 but the model has 4 parameters"):
+        NON_ITER.build(settings, BuildContext(4))
 
 
 def test_rows_at_rate_send_about_d_over_rate_numbers():

@@ -58,9 +58,10 @@ class Case:
         request_id = replace(RequestId("run", k, 0, "step"), **changes)
         return {**encode_request(self.rounds[k][0], {"v": k}), REQUEST_ID: request_id.encode()}
 
-    def close(self):
+    def close(self, share_summary=True):
         """Return the end of the run, with the model of its last round."""
-        closing = {"class_names": '["a", "b", "c"]', "calibration": "{}", "share_summary": True}
+        closing = {"class_names": '["a", "b", "c"]', "calibration": "{}"}
+        closing["share_summary"] = share_summary
         y = self.rounds[-1][0].array("y")
         request_id = RequestId("run", ROUNDS, 0, CLOSE)
         return {

@@ -1,5 +1,7 @@
 """A site with a journal: the same replies as in process, nothing done twice, nothing lost."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 import torch
@@ -122,6 +124,33 @@ def test_the_weights_are_in_the_site_s_own_folder_and_in_no_reply(case):
 )
 def test_an_opening_that_does_not_fit_is_refused(case, changes, sentence):
     assert sentence in decode_reply(Host(case.site_data).handle(case.hello(**changes))).error
+
+
+def test_an_opening_without_a_round_is_refused(case):
+    parts = {**case.hello(), ENVELOPE: wire.encode({"seed": 5})}
+    assert "in which round" in decode_reply(Host(case.site_data).handle(parts)).error
+
+
+def test_a_run_opened_anew_at_round_0_forgets_everything(case):
+    host = Host(case.site_data)
+    host.handle(case.hello())
+    host.handle(case.step(0))
+    host.handle(case.hello(seed=6))
+    assert Journal(case.site_data.folder / "run" / "journal").last is None
+
+
+@pytest.mark.parametrize(
+    ("allowed", "asked", "sent"),
+    [(True, True, True), (True, False, False), (False, True, False)],
+)
+def test_the_count_of_suspicious_labels_leaves_only_if_allowed_and_asked(
+    case, allowed, asked, sent
+):
+    host = Host(replace(case.site_data, share=allowed))
+    host.handle(case.hello())
+    host.handle(case.step(0))
+    reply = decode_reply(host.handle(case.close(share_summary=asked)))
+    assert ("flagged" in reply.scalars) is sent
 
 
 @pytest.mark.parametrize("name", ["../run", "/etc", "", "a/b", "." * 3])

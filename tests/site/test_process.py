@@ -48,6 +48,13 @@ def _kill(client_app):
         process.wait()
 
 
+def test_stop_terminates_the_site_that_has_the_folder(folder, client_app):
+    client_app.connect(folder).close()
+    process = client_app._started[-1]
+    stop(folder, grace=60.0)
+    assert process.wait(timeout=5) == 0  # asked to end, not killed
+
+
 def test_a_killed_site_comes_back_with_its_weights(case, folder, client_app):
     client_app.ask_site(folder, case.hello())
     first = client_app.ask_site(folder, case.step(0))
