@@ -247,16 +247,16 @@ class Cohort:
         replies = self.federation.ask(request, self.clients)
         good = tuple(r for r in replies if r.error is None)
         events = tuple(
-            f"client {r.client} did not answer '{request.action}': {r.error}"
+            f"client {r.client} did not reply to '{request.action}': {r.error}"
             for r in replies
             if r.error is not None
         )
         if len(good) < max(1, self.min_clients):
             raise TooFewClients(
-                f"{len(good)} of {len(self.clients)} clients answered '{request.action}' in round "
-                f"{request.round + 1}, fewer than min_clients = {max(1, self.min_clients)}"
+                f"{len(good)} of {len(self.clients)} clients replied to '{request.action}' in "
+                f"round {request.round + 1}, fewer than min_clients = {max(1, self.min_clients)}"
                 + (f" ({events[0]})" if events else "")
-                + "; bring clients back and resume"
+                + "; resume when more clients are connected"
             )
         return Answers(good, events)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedsift.audit import Calibration, label_issues
-from fedsift.audit.issues import believe
+from fedsift.audit.issues import label_posterior
 from fedsift.errors import DataError
 
 LABELS = torch.tensor([2, 0, 1])
@@ -16,7 +16,7 @@ PROBABILITIES = torch.tensor([[0.02, 0.03, 0.95], [0.5, 0.3, 0.2], [0.6, 0.3, 0.
 def test_table_by_hand():
     names = ("a", "b", "c")
     table = label_issues(LABELS, WEIGHTS, PROBABILITIES, class_names=names, ids=["x", "y", "z"])
-    scores = believe(LABELS, PROBABILITIES, Calibration()).right
+    scores = label_posterior(LABELS, PROBABILITIES, Calibration()).right
     assert scores[2] < 0.5  # the model prefers another class by far
     others = 1 - scores
     expected = pd.DataFrame(

@@ -73,7 +73,9 @@ class Calibration:
         """Read it from ``summary.json``; a run without one gets the defaults."""
         known = {k: values[k] for k in cls.__annotations__ if k in values} if values else {}
         if not all(isinstance(v, int | float) and np.isfinite(v) for v in known.values()):
-            raise InputError("the calibration of this run is not made of numbers; run it again")
+            raise InputError(
+                "the calibration of this run has a value that is not a number; make the run again"
+            )
         return cls(**known)
 
 

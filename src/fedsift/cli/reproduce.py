@@ -106,7 +106,7 @@ def handle(options: argparse.Namespace) -> int:
     )
     states = [progress_of(job, out) for job in jobs]  # all are checked before the first one runs
     if not options.datasets and data_for(options.figure, options.scale) == ("digits",):
-        print("The paper's datasets are not in FEDSIFT_DATA: the embedded digits stand in.")
+        print("The paper's datasets are not in FEDSIFT_DATA; the embedded digits are used instead.")
     if options.list:
         _list(jobs, [str(state) for state in states])
         return 0
@@ -149,7 +149,7 @@ def _theory(options: argparse.Namespace, out: Path) -> int:
     grid = ("datasets", "splits", "methods", "rates", "seeds", "rounds")
     given = (*grid, "paper_steps", "set", "list")
     if wrong := [name for name in given if getattr(options, name)]:
-        raise InputError(f"theory makes no runs, so it takes no --{wrong[0].replace('_', '-')}")
+        raise InputError(f"theory has no runs to choose; leave out --{wrong[0].replace('_', '-')}")
     results = options.draw
     if results is None:
         results = out / "results"

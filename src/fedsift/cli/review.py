@@ -45,7 +45,9 @@ def handle(options: argparse.Namespace) -> int:
     """Serve the page until interrupted."""
     for package in ("starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
-            raise InputError(f"the review needs {package}: pip install 'fedsift[review]'")
+            raise InputError(
+                f"the review needs the package {package}; run pip install 'fedsift[review]'"
+            )
     from fedsift.audit.review.server import serve  # noqa: PLC0415 - of the extra
 
     audit = open_audit(options.run).audit(options.client)

@@ -178,7 +178,9 @@ def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
             if keys is value and table != name:
                 raise ConfigError(f"key '{key}' is in table [{name}]; move it to [{table}]")
             if key in flat:
-                raise ConfigError(f"key '{key}' is given twice, in a table and without; drop one")
+                raise ConfigError(
+                    f"key '{key}' is given twice, inside and outside a table; remove one"
+                )
         flat |= keys
     return flat
 
@@ -190,7 +192,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ConfigError(f"there is no file {path}; give the path of a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path} cannot be read as TOML: {error}") from None
+        raise ConfigError(f"{path} cannot be read as TOML ({error}); give a TOML file") from None
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

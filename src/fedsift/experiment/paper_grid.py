@@ -124,14 +124,14 @@ def plan(
     drawn, sizes = FIGURES[figure], SCALES[scale]
     given = dict(settings or {})
     for key in given.keys() & DECIDED.keys():
-        raise ConfigError(f"--set {key} would mix runs up; it is decided by {DECIDED[key]}")
+        raise ConfigError(f"--set {key} would mix up the runs; use {DECIDED[key]} instead")
     datasets = _known("--datasets", datasets or data_for(figure, scale), DATASETS)
     splits = _known("--splits", splits or tuple(SPLITS), SPLITS)
     methods = _known("--methods", methods or drawn.methods, METHODS)
     _check_methods(figure, methods)
     if strange := [rate for rate in rates if rate not in drawn.rates]:
         known = ", ".join(f"{rate:g}" for rate in drawn.rates)
-        raise ConfigError(f"--rates has {strange[0]:g}; {figure} has {known}")
+        raise ConfigError(f"--rates has {strange[0]:g}; {figure} has only {known}")
     for key in given:
         if not any(key in method_keys(method) for method in methods):
             raise unread(key, *methods)

@@ -21,8 +21,6 @@ from fedsift.federation.pooled import pooled
 from fedsift.messages import ClientId, Reply, Request, Snapshot, Traffic, Versioned
 from fedsift.problem import Problem
 
-_KEPT = ("x", "average", "agreement", "memory")  # not y: every round sends it
-
 
 class LocalFederation:
     """Answers requests by calling ``client.answer``; counts bytes as if they had travelled.

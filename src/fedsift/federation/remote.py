@@ -130,8 +130,8 @@ class RemoteFederation:
             if self._clock() >= end:
                 raise TooFewClients(
                     f"{len(self._nodes)} of {clients} clients had connected after "
-                    f"{self.timeouts.connect:g} s{f' ({last_error})' if last_error else ''}; let "
-                    "them join and start again"
+                    f"{self.timeouts.connect:g} s{f' ({last_error})' if last_error else ''}; "
+                    "let the others join and start again"
                 )
             self._sleep(max(self.timeouts.poll, HELLO_INTERVAL))
         self.sizes = dict(sorted(self.sizes.items()))

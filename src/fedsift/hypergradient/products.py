@@ -39,7 +39,7 @@ class Compression:
         except ValueError:
             spec = None
         if not isinstance(spec, dict):
-            raise InputError("a request describes its compressor by something else than JSON")
+            raise InputError("the compressor of a request is not described in JSON")
         return feedback_for(from_spec(spec))
 
 

@@ -100,7 +100,7 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError:
         raise InputError(f"{path} is not valid JSON; remove it and make the run again") from None
     if not isinstance(run, dict):
-        raise InputError(f"{path} holds no JSON object; remove it")
+        raise InputError(f"{path} is not a JSON object; remove it")
     return run
 
 

@@ -127,7 +127,9 @@ class Review:
         asked = await _body(request)
         index, version, action = (asked.get(k) for k in ("index", "version", "action"))
         if type(index) is not int or type(version) is not int or not isinstance(action, str):
-            raise InputError("a decision needs the numbers index and version, and an action")
+            raise InputError(
+                "a decision needs the numbers index and version and an action; reload the page"
+            )
         label = self._label(index, action, asked.get("label"))
         decision = self.decisions.decide(index, version, action, label, str(asked.get("tab")))
         return JSONResponse(asdict(decision))
@@ -206,13 +208,13 @@ def application(review: Review) -> Starlette:
 
 async def _body(request: Request) -> dict[str, Any]:
     if int(request.headers.get("content-length", 0)) > BODY_LIMIT:
-        raise InputError("the request is too long")
+        raise InputError(f"the request is longer than {BODY_LIMIT} bytes; reload the page")
     try:
         value = await request.json()
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise InputError("the request must be a JSON object")
+        raise InputError("the request is not a JSON object; reload the page")
     return value
 
 

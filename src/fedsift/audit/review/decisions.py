@@ -92,7 +92,7 @@ class Decisions:
         if action not in ACTIONS:
             raise InputError(f"there is no action {action!r}; choose one of {', '.join(ACTIONS)}")
         if not 0 <= index < self.samples:
-            raise InputError(f"there is no sample {index}; they are 0 to {self.samples - 1}")
+            raise InputError(f"there is no sample {index}; samples are 0 to {self.samples - 1}")
         with self._lock:
             now = self.of(index)
             if now.version != version:
@@ -160,7 +160,8 @@ class Decisions:
                 fits = False
             if not fits:
                 raise InputError(
-                    f"{self.path}, line {number}, is no decision on this client; move the file away"
+                    f"{self.path}, line {number}, is not a decision on this client; move the file "
+                    "away"
                 )
             yield event
 
