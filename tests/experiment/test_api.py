@@ -217,7 +217,7 @@ NORMALISED = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
         (
             {"true_labels": [None, None]},
             DataError,
-            r"true_labels\[0\] has labels that are no array",
+            r"true_labels\[0\] has labels that are not an array",
         ),
         ({"model": NORMALISED}, InputError, "layer '1' is batch normalisation"),
         ({"model": nn.Flatten(0)}, InputError, "no trainable parameter"),
@@ -247,7 +247,7 @@ def test_bad_data_is_named(changes, error, message):
         (
             {"compressor": "count-sketch", "heavy": 10},
             InputError,
-            "heavy is 10, give at most the length 9",
+            "heavy is 10; give at most the length 9",
         ),
         ({"cohort": 3}, ConfigError, "cohort is 3 but there are 2 clients"),
         ({"device": "tpu"}, ConfigError, "device is 'tpu'"),

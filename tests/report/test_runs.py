@@ -106,7 +106,7 @@ def test_fixed_weights_are_not_learned(make_run, method, weight):
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        ("config.toml", "a = ", r"config\.toml is not valid TOML: .*; repair it$"),
+        ("config.toml", "a = ", r"config\.toml is not valid TOML \(.*\); repair it$"),
         ("summary.json", '{"a": ', r"summary\.json is not valid JSON; repair or remove it$"),
         ("summary.json", "[]", r"summary\.json is not a JSON object; "),
         ("clients/0/weights.parquet", "x", r"weights\.parquet is not a valid Parquet file; "),
