@@ -1,4 +1,4 @@
-"""Where tensors live: the one place that decides."""
+"""On which device tensors are: the one place that decides."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_interrupted_it_goes_on_with_the_same_command(tiny_figure, monkeypatch):
         patch.setattr(reproduce, "run_once", stop)
         ended = tiny_figure(*words)
     assert ended.code == 130
-    assert ended.err.endswith("interrupted; 1 of 2 runs are done, the same command goes on\n")
+    assert ended.err.endswith("interrupted; 1 of 2 runs are done, the same command continues\n")
     assert tiny_figure(*words, "--list").out.endswith("2 runs, 1 of them done\n")
 
 

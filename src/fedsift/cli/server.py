@@ -15,7 +15,8 @@ examples:
   fedsift server --keys keys --folder server --host 0.0.0.0 --validation clean.npz
   fedsift server --insecure --folder server                    no TLS, loopback only
 
-Anyone who can reach the port can start runs: read docs/deploy.md before you leave loopback.
+Anyone who can reach the port can start runs: read docs/deploy.md before you
+listen beyond loopback.
 """
 
 

@@ -46,7 +46,7 @@ def add(commands: Any) -> None:
         "--split",
         type=Path,
         metavar="CONFIG.toml",
-        help="write every client's data of a configuration and stop",
+        help="write the data of every client of this configuration, and stop",
     )
     parser.set_defaults(handler=handle)
 

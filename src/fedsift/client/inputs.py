@@ -1,4 +1,4 @@
-"""What an action works with: where it is asked about, which samples, along which direction."""
+"""What an action works with: the point (x, y), the samples, the direction v."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ The data of a dense tensor or a sketch is row-major. A sparse vector has shape [
 strictly ascending, then k values. The indices are, whichever is shorter, k uint32, or by blocks of
 2^16: how many are in each block (uint32), then the last 16 bits of all k (uint16).
 
-Scalars are a flat JSON object in UTF-8, its bytes counted as a uint8 tensor of one dimension;
+Scalars are a flat JSON object in UTF-8, its bytes stored as a uint8 tensor of one dimension;
 values are bool, 64-bit int, float, str or null. NaN and infinities survive, as the literals `NaN`,
 `Infinity` and `-Infinity` of Python's json.
 
@@ -261,7 +261,7 @@ def _dump(scalars: Scalars) -> bytes:
 
 def _load(text: bytes) -> dict[str, Scalar]:
     try:
-        # Objects become tuples, so that repeated keys and nested objects can be noticed.
+        # Objects become tuples, so that repeated keys and nested objects are noticed.
         pairs = json.loads(text.decode(), object_pairs_hook=tuple)
     except (ValueError, RecursionError) as error:
         raise WireError("the scalars of a payload are not a JSON object in UTF-8") from error

@@ -92,7 +92,7 @@ def simulate(
     class_names: Sequence[str] | None = None,
     ids: Sequence[Sequence[Any]] | None = None,
 ) -> Simulation:
-    """Put clients into this process.
+    """Make a federation of clients in this process.
 
     ``clients`` and ``validation`` are pairs (inputs, labels) of tensors or arrays; the validation
     labels must be clean. Without a ``test`` pair the history shows the accuracy on validation data.

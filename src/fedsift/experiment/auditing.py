@@ -3,7 +3,7 @@
     summary.json                 `calibration`; `sites`, counts only, where `share_summary` is set
     clients/<id>/audit.json      the site's own: summary and, for images, its worst labels
 
-A run folder does not hold samples: they are loaded again by `config.toml`.
+A run folder does not hold samples: they are loaded again as `config.toml` says.
 """
 
 from __future__ import annotations

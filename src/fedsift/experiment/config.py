@@ -145,7 +145,7 @@ def from_mapping(values: Mapping[str, Any], where: str) -> Config:
 def from_file(path: Path, changes: Mapping[str, Any], where: str) -> Config:
     """Make a configuration from a TOML file and changes to it, which may name another method.
 
-    Errors start with the file's name or with ``where``, whichever is at fault.
+    Errors start with the file's name or with ``where``, whichever has the error.
     """
     read = read_toml(path)
     with _blame(str(path)):
@@ -214,7 +214,7 @@ def _papers_rho(split: str) -> float | tuple[float, float]:
 
 @contextmanager
 def _blame(where: str) -> Iterator[None]:
-    """Put the place of a fault before its sentence."""
+    """Put the place of an error before its sentence."""
     try:
         yield
     except ConfigError as error:

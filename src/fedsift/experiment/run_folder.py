@@ -1,4 +1,4 @@
-"""The run folder: what a run leaves behind.
+"""The run folder: the files of a run.
 
     config.toml                  every key, defaults written out
     rounds.jsonl                 a line per round

@@ -69,9 +69,9 @@ class Setup:
         return self._inspect(client)["average"].cpu()
 
     def agreement(self, client: int) -> Tensor:
-        """Return how far the model shares a client's labels, averaged over rounds.
+        """Return how far the model agrees with a client's labels, averaged over rounds.
 
-        A method that does not measure it has only its weights to say so.
+        For a method that does not measure it, these are the weights.
         """
         kept = self._inspect(client)
         return kept.get("agreement", kept["average"]).cpu()

@@ -43,12 +43,12 @@ class RequestId:
     action: str
 
     def encode(self) -> bytes:
-        """Return it as JSON."""
+        """Return the id as JSON."""
         return json.dumps(vars(self), sort_keys=True).encode()
 
     @classmethod
     def decode(cls, parts: Mapping[str, bytes]) -> RequestId:
-        """Read it from a message."""
+        """Read the id from a message."""
         try:
             found = cls(**json.loads(parts[REQUEST_ID].decode()))
             texts, numbers = (found.run, found.action), (found.round, found.number)

@@ -18,7 +18,7 @@ from fedsift.messages import Cohort, Request, scalars_of
 class Compression:
     """How a client compresses its product.
 
-    ``compressor`` is its spec as JSON, ``step`` the solver's α; ``fresh`` voids the error that the
+    ``compressor`` is its spec as JSON, ``step`` the solver's α; ``fresh`` drops the error that the
     client has kept.
     """
 

@@ -34,7 +34,7 @@ class QuadraticClient:
         return self.num_samples
 
     def take(self, positions: Tensor) -> QuadraticClient:
-        """Return the same quadratic, representing as many samples: it has no single ones."""
+        """Return the same quadratic, representing as many samples: it has no single samples."""
         return replace(self, num_samples=len(positions))
 
 

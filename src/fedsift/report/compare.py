@@ -20,7 +20,7 @@ from fedsift.report.runs import Run
 
 SETTING_TABLES = ("data", "model")
 NOT_COMPARED = ("method", "seed", "device", "eval_every", "checkpoint_every")
-NAMED_KEYS = 3  # beyond this many differences a list of them is no name
+NAMED_KEYS = 3  # beyond this many differences a list of them is not a name
 
 
 @dataclass(frozen=True, eq=False)

@@ -126,7 +126,7 @@ def _place(known: Mapping[str, str] | Sequence[str], name: str) -> int:
 
 
 def over_seeds(values: Sequence[float], form: str) -> str:
-    """Return the mean, and in brackets from where to where, if that shows."""
+    """Return the mean, and in brackets the lowest and highest value, if they differ as printed."""
     if not values:
         return "–"
     low, high = format(min(values), form), format(max(values), form)

@@ -1,7 +1,7 @@
 """The site's host: ``client.answer`` with a journal.
 
-(run, round, number) identifies a request. The same request again gets the stored reply; one that
-the site has moved past, or the same with other content, is refused. State and reply are on disk
+(run, round, number) identifies a request. A repeated request gets the stored reply; a request of
+a past round, or a repeated one with other content, is refused. State and reply are on disk
 before the reply leaves, so that a crash at any point repeats nothing and loses nothing.
 
     <folder>/<run>/run.json                      the server's settings for the run

@@ -1,6 +1,6 @@
 """The review page's web application.
 
-| request             | answer                                                      |
+| request             | reply                                                       |
 |---------------------|-------------------------------------------------------------|
 | GET /?token=T       | a cookie, then the page without the token in its address    |
 | GET /               | the page                                                    |
@@ -8,12 +8,13 @@
 | GET /api/samples    | all samples and decisions                                   |
 | GET /image/INDEX    | a sample as PNG                                             |
 | GET /fields/INDEX   | a sample's fields                                           |
-| POST /api/decide    | saves a decision; 409 if another tab was faster             |
-| POST /api/undo      | takes one back                                              |
+| POST /api/decide    | saves a decision; 409 if another tab decided first          |
+| POST /api/undo      | undoes one                                                  |
 | POST /api/export    | writes the corrected labels                                 |
 
-Nothing is answered without the token or the cookie, nor to a host name that is not loopback (a page
-elsewhere could point its own name here). A sample is named by a number, never by a path.
+A request without the token or the cookie is refused, and so is one for a host name that is not
+loopback (a page elsewhere could point its own name here). A sample is named by a number, never by a
+path.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ class Review:
         return f"{COOKIE}_{request.url.port}"
 
     async def guard(self, request: Request, call: Call) -> Response:
-        """Let in who has the token, by a loopback name; add the headers to every answer."""
+        """Refuse requests without the token or by another name; add the headers to every reply."""
         host = request.headers.get("host", "").rpartition(":")[0]
         shown = request.query_params.get("token") or request.cookies.get(self._cookie(request), "")
         origin = request.headers.get("origin")
