@@ -265,7 +265,7 @@ def test_weights_of_a_method_that_learns_none_are_refused():
 
 
 @pytest.mark.parametrize("client", [-1, 2])
-def test_client_that_is_not_there_is_refused(client):
+def test_an_unknown_client_is_refused(client):
     result = fs.fit(federation(), **QUICK)
     with pytest.raises(DataError, match=f"there is no client {client}; clients are 0 to 1"):
         result.label_issues(client)

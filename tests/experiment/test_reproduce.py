@@ -228,7 +228,7 @@ def test_a_run_may_be_made_longer_but_not_shorter(tmp_path, job):
         progress_of(job, tmp_path)
 
 
-def test_the_name_tells_what_the_figures_vary():
+def test_the_name_shows_what_the_figures_vary():
     config = Config.of(dataset="mnist", split="non-iid", method="non-iter", rate=100, seed=7)
     assert run_name(config) == "mnist-non-iid-non-iter-rate100-s7"
     assert run_name(Config.of(method="fedavg")) == "digits-iid-fedavg-s0"

@@ -109,7 +109,7 @@ def test_the_table_has_the_numbers_of_each_run(demo, report):
     ]
 
 
-def test_the_page_says_the_verdict_the_events_the_configuration_and_the_versions(demo, report):
+def test_the_page_shows_the_verdict_the_events_the_configuration_and_the_versions(demo, report):
     text = Page(report(*demo)).text.replace("\N{NO-BREAK SPACE}", " ")
 
     assert "single-loop ends at 98.2 % test accuracy, 0.4 points below the oracle with 2" in text

@@ -109,7 +109,7 @@ def test_seeds_are_averaged(make_run):
     ]
 
 
-def test_an_unfinished_run_is_not_said_to_end(make_run):
+def test_an_unfinished_run_is_not_reported_as_ended(make_run):
     runs = (
         make_run("single-loop", 0.5, 0.6, rounds={"f1": [0.1, 0.2]}, finished=False),
         make_run("fedavg", 0.7, 0.75, 0.8),
