@@ -16,13 +16,13 @@ from torch import nn
 
 import fedsift as fs
 from fedsift.compress import Sketch, Sparse, wire
-from fedsift.experiment.config import Config, read_by
 from fedsift.experiment.run import execute
 from fedsift.federation import LocalFederation
 from fedsift.memory import aligned
 from fedsift.problem import FlatModel, LabelledBatch
 from fedsift.randomness import generator
 from misplacement import OFFSETS, Places, misplace_all, misplaced
+from tiny import tiny_config
 
 TESTS = Path(__file__).parent
 
@@ -142,22 +142,8 @@ def test_rounds_are_the_same_at_every_offset_of_the_samples(monkeypatch, kind, m
     assert all(torch.equal(trained(kind, method, offset), expected) for offset in OFFSETS[1:])
 
 
-TINY = {
-    "clients": 2,
-    "samples_per_client": 20,
-    "validation_size": 30,
-    "test_size": 40,
-    "model": "linear",
-    "local_steps": 2,
-    "batch_size": 8,
-    "rate": 5.0,
-    "rounds": 3,
-    "curvature_batch": 7,
-}
-
-
 def tiny(method, **keys):
-    return Config.of(method=method, **read_by(method, TINY | keys))
+    return tiny_config(method, {"rounds": 3, "curvature_batch": 7}, **keys)
 
 
 @pytest.mark.parametrize("method", ["single-loop", "iter-topk"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from threading import Event
 
 import pytest
 from benchmarks.mutation.__main__ import Case, cases, judge, main, sample
@@ -95,12 +96,19 @@ def test_a_fault_that_matters_is_caught_and_one_that_does_not_survives():
 
 
 def test_a_fault_that_never_ends_is_caught(tmp_path):
-    workspace = Workspace.make(tmp_path)
+    workspace = Workspace.make(tmp_path, Event())
     verdict = workspace.attempt(KEEP_RULE, "while True: pass\n", limit=3.0)
     assert (verdict.outcome, verdict.said) == (CAUGHT, "time is up")
     assert (tmp_path / "src/fedsift" / KEEP_RULE.module).read_bytes() == (
         KEEP_RULE.source.read_bytes()
     )
+
+
+def test_a_stopped_run_ends_its_tests(tmp_path):
+    stop = Event()
+    stop.set()
+    with pytest.raises(InputError, match="stopped"):
+        Workspace.make(tmp_path, stop).attempt(KEEP_RULE, "while True: pass\n", limit=60.0)
 
 
 @pytest.mark.deep

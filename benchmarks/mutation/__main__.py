@@ -12,12 +12,15 @@ import argparse
 import hashlib
 import json
 import random
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
+from types import FrameType
 from typing import Any
 
 from benchmarks.mutation.guarded import GUARDED, ROOT, SHARES, Guarded, check
@@ -78,21 +81,25 @@ def judge(chosen: Sequence[Case], jobs: int = 2) -> Iterator[tuple[Case, Verdict
         tempfile.TemporaryDirectory(prefix="fedsift-mutants-") as folder,
         ThreadPoolExecutor(jobs) as pool,
     ):
+        stop = Event()
         tried = [
-            pool.submit(_try_all, Path(folder) / str(n), row, group)
+            pool.submit(_try_all, Path(folder) / str(n), stop, row, group)
             for n, (row, group) in enumerate(groups.items())
         ]
         try:
             for done in as_completed(tried):
                 yield from done.result()
         finally:
+            stop.set()
             for waiting in tried:
                 waiting.cancel()
 
 
-def _try_all(folder: Path, row: Guarded, group: Sequence[Case]) -> list[tuple[Case, Verdict]]:
+def _try_all(
+    folder: Path, stop: Event, row: Guarded, group: Sequence[Case]
+) -> list[tuple[Case, Verdict]]:
     """Try the unchanged module first: a test that fails without a mutant would catch them all."""
-    workspace = Workspace.make(folder)
+    workspace = Workspace.make(folder, stop)
     unchanged = workspace.attempt(row, row.source.read_text(encoding="utf-8"), LONGEST)
     if unchanged.outcome != SURVIVED:
         raise InputError(f"the tests of {row.module} fail without a mutant: {unchanged.said}")
@@ -155,7 +162,12 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    sys.exit("stopped; the same command continues")
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         main(sys.argv[1:])
     except FedsiftError as error:

@@ -15,6 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 from benchmarks.mutation.guarded import ROOT, Guarded
 from fedsift.errors import InputError
@@ -34,16 +35,17 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Workspace:
-    """A copy of ``src`` for one process at a time."""
+    """A copy of ``src`` for one process at a time; ``stop`` ends the tests that are running."""
 
     folder: Path
+    stop: Event
 
     @classmethod
-    def make(cls, folder: Path) -> Workspace:
+    def make(cls, folder: Path, stop: Event) -> Workspace:
         """Copy the sources."""
         leftovers = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / "src", folder / "src", ignore=leftovers)
-        return cls(folder)
+        return cls(folder, stop)
 
     def attempt(self, row: Guarded, source: str, limit: float) -> Verdict:
         """Put a source in the module's place, run the tests, put the true one back."""
@@ -68,9 +70,9 @@ class Workspace:
                 start_new_session=True,
             )
             try:
-                code: int | None = process.wait(limit)
-            except subprocess.TimeoutExpired:
-                code = None
+                while (code := process.poll()) is None and time.monotonic() < start + limit:
+                    if self.stop.wait(0.1):
+                        raise InputError("the run was stopped; the same command continues it")
             finally:
                 _end(process)
             output.seek(0)

@@ -76,6 +76,7 @@ def test_one_round_with_private_weights_follows_the_equations(conv):
     weights = torch.cat([federation.state(m).x for m in (0, 1)]).double()
     torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-6)
     assert (expected < 1).any()
+    assert state.x is None  # the server holds no part of a private x
 
 
 def test_weights_never_travel(conv):

@@ -10,20 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fedsift.experiment.config import Config, read_by
+from fedsift.experiment.config import Config
+from tiny import tiny_config
 
-TINY = {
-    "clients": 2,
-    "samples_per_client": 20,
-    "validation_size": 30,
-    "test_size": 40,
-    "model": "linear",
-    "local_steps": 2,
-    "batch_size": 8,
-    "rate": 5.0,
-    "rounds": 6,
-    "checkpoint_every": 2,
-}
+USUAL = {"rounds": 6, "checkpoint_every": 2}
 
 MakeConfig = Callable[..., Config]
 
@@ -33,7 +23,7 @@ def tiny() -> MakeConfig:
     """Return a function that makes a tiny configuration of a method; keywords are keys."""
 
     def make(method: str = "iter-sketch", **keys: Any) -> Config:
-        return Config.of(method=method, **{**read_by(method, TINY), **keys})
+        return tiny_config(method, USUAL, **keys)
 
     return make
 

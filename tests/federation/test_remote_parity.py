@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 
 from fedsift.errors import InputError, TooFewClients
 from fedsift.experiment.auditing import open_audit
-from fedsift.experiment.config import Config, read_by
 from fedsift.experiment.run import execute
 from fedsift.experiment.server_run import execute_remotely
 from fedsift.experiment.setup import from_config, load_data
@@ -22,25 +21,14 @@ from fedsift.federation.remote import RawReply, Timeouts
 from fedsift.site.host import Host, SiteData
 from fedsift.site.result import Origin
 from fedsift.site.sources import load_model
+from tiny import tiny_config
 
-TINY = {
-    "clients": 3,
-    "samples_per_client": 20,
-    "validation_size": 30,
-    "test_size": 40,
-    "model": "linear",
-    "local_steps": 2,
-    "batch_size": 8,
-    "rate": 5.0,
-    "rounds": 4,
-    "checkpoint_every": 1,
-    "seed": 2,
-}
+USUAL = {"clients": 3, "rounds": 4, "checkpoint_every": 1, "seed": 2}
 RUNS = ("there", "here")
 
 
 def tiny(method="single-loop", **changes):
-    return Config.of(method=method, **{**read_by(method, TINY), **changes}).resolve()
+    return tiny_config(method, USUAL, **changes).resolve()
 
 
 class Sites:

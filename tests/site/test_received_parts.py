@@ -14,11 +14,14 @@ from fedsift.site.process import receive
 LIST_LIMIT = 65_536  # bytes
 
 
-@pytest.fixture
-def pipe():
+def received(*messages: bytes) -> dict[str, bytes]:
+    """Read what a caller sent before it hung up: waiting for more is an error, not a wait."""
     ours, theirs = Pipe()
-    with ours, theirs:
-        yield ours, theirs
+    with ours:
+        with theirs:
+            for message in messages:
+                theirs.send_bytes(message)
+        return receive(ours)
 
 
 def list_of(size: int) -> bytes:
@@ -27,19 +30,14 @@ def list_of(size: int) -> bytes:
     return json.dumps([["a" * (size - shortest), 0]]).encode()
 
 
-def test_a_list_of_64_kib_is_read(pipe):
-    ours, theirs = pipe
-    theirs.send_bytes(list_of(LIST_LIMIT))
-    theirs.send_bytes(b"")
-    (part,) = receive(ours).values()
+def test_a_list_of_64_kib_is_read():
+    (part,) = received(list_of(LIST_LIMIT), b"").values()
     assert part == b""
 
 
-def test_a_longer_list_is_refused(pipe):
-    ours, theirs = pipe
-    theirs.send_bytes(list_of(LIST_LIMIT + 1))
+def test_a_longer_list_is_refused():
     with pytest.raises(OSError, match="bad message length"):
-        receive(ours)
+        received(list_of(LIST_LIMIT + 1), b"")
 
 
 @pytest.mark.parametrize(
@@ -49,16 +47,11 @@ def test_a_longer_list_is_refused(pipe):
         *("[[1, 1]]", '[["a", 1], ["a", 1]]', f'[["a", {LIMIT}], ["b", 1]]'),
     ],
 )
-def test_what_is_not_a_list_of_parts_is_refused(pipe, listed):
-    ours, theirs = pipe
-    theirs.send_bytes(listed.encode())
+def test_what_is_not_a_list_of_parts_is_refused(listed):
     with pytest.raises(WireError, match="list its parts"):
-        receive(ours)
+        received(listed.encode(), b"1", b"1")
 
 
-def test_a_part_longer_than_listed_is_refused(pipe):
-    ours, theirs = pipe
-    theirs.send_bytes(b'[["a", 2]]')
-    theirs.send_bytes(b"123")
+def test_a_part_longer_than_listed_is_refused():
     with pytest.raises(OSError, match="bad message length"):
-        receive(ours)
+        received(b'[["a", 2]]', b"123")

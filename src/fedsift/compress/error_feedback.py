@@ -77,8 +77,27 @@ class Feedback(Protocol):
         ...
 
 
+class FromDelta:
+    """The measures of a feedback whose server keeps nothing: Delta is all there is to measure."""
+
+    def residual(
+        self,
+        payloads: Sequence[Payload],  # noqa: ARG002 - Delta is made of them
+        shares: Sequence[float],  # noqa: ARG002
+        delta: Tensor,
+        step: float,
+        right: Tensor,
+    ) -> float:
+        """Return ||Delta / alpha - right||."""
+        return float((delta / step - right).norm())
+
+    def error(self, memory: Tensor | None, at_clients: float) -> float:  # noqa: ARG002
+        """Return what the clients report."""
+        return at_clients
+
+
 @dataclass(frozen=True)
-class NoFeedback:
+class NoFeedback(FromDelta):
     """Forget the error; exact when the compressor is."""
 
     compressor: Compressor
@@ -108,24 +127,9 @@ class NoFeedback:
         check_shares(payloads, shares)
         return step * weighted_sum(map(self.compressor.decompress, payloads), shares), None
 
-    def residual(
-        self,
-        payloads: Sequence[Payload],  # noqa: ARG002 - Delta is made of them
-        shares: Sequence[float],  # noqa: ARG002
-        delta: Tensor,
-        step: float,
-        right: Tensor,
-    ) -> float:
-        """Return ||Delta / alpha - right||."""
-        return float((delta / step - right).norm())
-
-    def error(self, memory: Tensor | None, at_clients: float) -> float:  # noqa: ARG002
-        """Return what the clients report."""
-        return at_clients
-
 
 @dataclass(frozen=True)
-class ClientFeedback:
+class ClientFeedback(FromDelta):
     """Each client keeps the error of its own compression, as Top-k needs."""
 
     compressor: Compressor
@@ -153,21 +157,6 @@ class ClientFeedback:
         """Return Delta = sum w_m U(S_m)."""
         check_shares(payloads, shares)
         return weighted_sum(map(self.compressor.decompress, payloads), shares), None
-
-    def residual(
-        self,
-        payloads: Sequence[Payload],  # noqa: ARG002 - Delta is made of them
-        shares: Sequence[float],  # noqa: ARG002
-        delta: Tensor,
-        step: float,
-        right: Tensor,
-    ) -> float:
-        """Return ||Delta / alpha - right||."""
-        return float((delta / step - right).norm())
-
-    def error(self, memory: Tensor | None, at_clients: float) -> float:  # noqa: ARG002
-        """Return what the clients report."""
-        return at_clients
 
 
 def weighted_sum(terms: Iterable[Tensor], shares: Sequence[float]) -> Tensor:
