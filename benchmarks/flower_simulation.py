@@ -4,9 +4,9 @@
     paper    10 clients of 500 images, batch 256, paper_cnn; MNIST where FEDSIFT_DATA has it, else
              random images: only the time matters
 
-Flower gets one actor a core with one thread each; data and model stay in the actors, and both sides
-use the channels-last layout. Flower draws its cohorts, and fedsift then trains the same clients on
-the same batches, so the two final models must agree.
+Flower gets one actor per core with one thread each; data and model stay in the actors, and both
+sides use the channels-last layout. Flower draws its cohorts, and fedsift then trains the same
+clients on the same batches, so the two final models must agree.
 
 Each side runs in its own process. Without start-up: from the end of the warm-up rounds to the end
 of the last one. With start-up: the whole process.

@@ -21,8 +21,8 @@ COLOURS = {"fedavg": "#767676", "single-loop": "#0072B2", "oracle": "#000000"}
 IMAGES = Path(__file__).parent / "images"
 SCALING = Path(__file__).parents[1] / "results" / "scaling.json"
 COLUMNS = {  # sweep of the benchmark: what n is, the method's colour in reports
-    "clients": ("clients (10 a round)", "#0072B2"),
-    "cohort": ("clients a round", "#0072B2"),
+    "clients": ("clients (10 per round)", "#0072B2"),
+    "cohort": ("clients per round", "#0072B2"),
     "d": ("parameters d", "#0072B2"),
     "iterations": ("iterations I, iter-sketch", "#D55E00"),
     "r1": ("r₁ = r₂ / 2, non-iter", "#CC79A7"),
@@ -77,7 +77,7 @@ def scaling(results: Path, out: Path) -> None:
             b = found["exponents"][f"scaling_{sweep}_{unit}_exponent"]
             _power(axes, n, np.array([p[key] for p in points]), b, colour)
         column[1].set_xlabel(label)
-    grid[0, 0].set_ylabel("seconds a round")
+    grid[0, 0].set_ylabel("seconds per round")
     grid[1, 0].set_ylabel("memory of the run (MB)")
     figure.savefig(out, dpi=130, metadata={"Software": None})
 

@@ -45,7 +45,7 @@ def test_device_of_a_name(gpus, name, count, device):
 @pytest.mark.parametrize(
     ("name", "count"), [("cuda", 0), ("cuda:0", 0), ("cuda:2", 2), ("tpu", 1), ("meta", 0), ("", 0)]
 )
-def test_device_that_is_not_there_is_refused(gpus, name, count):
+def test_a_missing_device_is_refused(gpus, name, count):
     gpus(count)
     with pytest.raises(ConfigError, match=f"device is '{name}'.*use auto"):
         resolve(name)

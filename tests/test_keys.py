@@ -32,7 +32,7 @@ def test_settings_have_an_instance_of_every_group():
     assert settings.values() == {"colour": "red", "coats": 3, "gloss": 0.5, "wide": True}
 
 
-def test_a_group_that_was_not_declared_is_not_there():
+def test_a_group_that_was_not_declared_is_missing():
     with pytest.raises(KeyError, match="no BrushKeys"):
         Settings.of((PaintKeys,))[BrushKeys]
 

@@ -25,11 +25,11 @@ class Flaky:
         return [Reply(c, 10 * (c + 1), error="timed out" if c % 3 == 1 else None) for c in clients]
 
 
-def test_a_round_goes_on_with_those_that_answered():
+def test_a_round_goes_on_with_those_that_replied():
     answers = Cohort(Flaky(), (0, 1, 2)).ask(Request("train", 0))
     assert [r.client for r in answers.replies] == [0, 2]
     assert answers.shares == [0.25, 0.75]
-    assert answers.events == ("client 1 did not answer 'train': timed out",)
+    assert answers.events == ("client 1 did not reply to 'train': timed out",)
 
 
 def test_too_few_answers_stop_the_round():

@@ -24,7 +24,7 @@ def test_derived_numbers_stay_the_same_between_versions():
     ("one", "other"),
     [((1,), ("1",)), ((1, 2), (12,)), ((1, 2), (2, 1)), (("ab", "c"), ("a", "bc")), ((0,), (0, 0))],
 )
-def test_keys_that_look_alike_differ(one, other):
+def test_similar_keys_differ(one, other):
     assert derive(*one) != derive(*other)
 
 

@@ -86,7 +86,7 @@ class Workspace:
         return {
             **os.environ,
             "PYTHONPATH": str(self.folder / "src"),
-            # Compiled files are told apart by size and second: a mutant would run as another one.
+            # Compiled files are identified by size and second: a mutant would run as another one.
             "PYTHONDONTWRITEBYTECODE": "1",
             "HYPOTHESIS_STORAGE_DIRECTORY": str(self.folder / "hypothesis"),
             "OMP_NUM_THREADS": "1",

@@ -51,7 +51,7 @@ _HOMES = ("errors", "problem", "algorithms", "hypergradient", "federation", "exp
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: torch takes seconds."""
+    """Import a public name when it is first used: torch takes seconds to import."""
     if name in __all__:
         for home in _HOMES:
             module = import_module(f"fedsift.{home}")

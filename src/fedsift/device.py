@@ -1,4 +1,4 @@
-"""Where tensors live: the one place that decides."""
+"""On which device tensors are: the one place that decides."""
 
 from __future__ import annotations
 
@@ -18,5 +18,7 @@ def resolve(name: str) -> torch.device:
     if device is None or device.type not in {"cpu", "cuda"}:
         raise ConfigError(f"device is {name!r}; use auto, cpu, cuda or cuda:0")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device is {name!r} but no such CUDA device is here; use auto or cpu")
+        raise ConfigError(
+            f"device is {name!r} but this machine has no such device; use auto or cpu"
+        )
     return device

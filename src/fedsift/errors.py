@@ -6,9 +6,10 @@
     │   ├── DataError       a dataset, a label, a sample
     │   └── WireError       bytes that are not a fedsift payload
     └── RunError            the run itself failed (exit code 1)
-        └── TooFewClients   fewer answers than `min_clients`
+        └── TooFewClients   fewer replies than `min_clients`
 
-Each message is one sentence: what is wrong, where, what to do.
+Each message is one sentence: what is wrong, where, what to do. It starts in lower case, separates
+clauses with ";" and has no full stop.
 """
 
 from __future__ import annotations
@@ -39,4 +40,4 @@ class RunError(FedsiftError, RuntimeError):
 
 
 class TooFewClients(RunError):  # noqa: N818 - reads as a fact, like StopIteration
-    """Fewer clients answered than the run demands."""
+    """Fewer clients replied than the run demands."""

@@ -1,4 +1,4 @@
-"""Configuration keys: how they are declared, checked and handed to whoever reads them.
+"""Configuration keys: how they are declared, checked and passed to the code that reads them.
 
 A *group* is a small frozen dataclass of keys that one piece of code reads, in one table of TOML:
 
@@ -60,7 +60,7 @@ class Key:
     open_low: bool
 
     def allowed(self) -> tuple[str, ...] | None:
-        """Return what the value may be; None where there is no list of that."""
+        """Return the values that are allowed; None where they are not listed."""
         return self.choices() if callable(self.choices) else self.choices
 
     def accept(self, value: Any) -> Any:

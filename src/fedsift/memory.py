@@ -1,9 +1,9 @@
-"""Where memory enters: numbers that others laid out are put where torch itself would put them.
+"""Alignment: tensors whose memory torch did not allocate are copied to where torch would put them.
 
 MKL's dot, gemv and small gemm round by the address of their operands: the same numbers 4 bytes
 further on give other last digits. torch's allocator always gives addresses that are multiples of
-64, but safetensors, numpy, bytes from a network and views into a user's tensors are at any. So all
-of these pass through ``aligned`` before they are computed with:
+64, but safetensors, numpy, bytes from a network and views into a user's tensors are at any address.
+So all of these pass through ``aligned`` before any arithmetic:
 
 | what comes in | where |
 |---|---|

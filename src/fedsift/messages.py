@@ -2,8 +2,8 @@
 
 An algorithm is written against one method, ``federation.ask(request, clients) -> replies``. A
 request names an action and carries arrays and scalars; a reply carries arrays and scalars, the
-client's number of samples N_m, or an error. ``Cohort`` goes on with the clients
-that replied, weighs them by N_m, and stops the run where they are too few.
+client's number of samples N_m, or an error. ``Cohort`` goes on with the clients that replied,
+weighs them by N_m, and stops the run if they are too few.
 
 Scalars are written and read by dataclasses, each field one scalar: ``scalars_of(LocalSteps(...))``
 at the server, ``request.read(LocalSteps)`` at the client.
@@ -120,7 +120,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """A client's answer; ``error`` is a sentence where it could not do what was asked."""
+    """A client's reply; ``error`` is a sentence where it could not carry out the request."""
 
     client: ClientId
     num_samples: int
@@ -243,20 +243,20 @@ class Cohort:
     min_clients: int = 1
 
     def ask(self, request: Request) -> Answers:
-        """Ask the cohort and keep the answers; raise where fewer than ``min_clients`` came."""
+        """Ask the cohort and keep the replies; raise if fewer than ``min_clients`` came."""
         replies = self.federation.ask(request, self.clients)
         good = tuple(r for r in replies if r.error is None)
         events = tuple(
-            f"client {r.client} did not answer '{request.action}': {r.error}"
+            f"client {r.client} did not reply to '{request.action}': {r.error}"
             for r in replies
             if r.error is not None
         )
         if len(good) < max(1, self.min_clients):
             raise TooFewClients(
-                f"{len(good)} of {len(self.clients)} clients answered '{request.action}' in round "
-                f"{request.round + 1}, fewer than min_clients = {max(1, self.min_clients)}"
+                f"{len(good)} of {len(self.clients)} clients replied to '{request.action}' in "
+                f"round {request.round + 1}, fewer than min_clients = {max(1, self.min_clients)}"
                 + (f" ({events[0]})" if events else "")
-                + "; bring clients back and resume"
+                + "; resume when more clients are connected"
             )
         return Answers(good, events)
 

@@ -18,7 +18,7 @@ ROUNDS = 12
 
 
 def case(cohort=0):
-    """Return clients with many wrong labels and a model that soon learns them by heart."""
+    """Return clients with many wrong labels and a model that soon memorises them."""
     source = generator(3, "disagreement")
 
     def draw(n, wrong=0):

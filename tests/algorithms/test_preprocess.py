@@ -119,9 +119,9 @@ def test_kept_are_the_losses_up_to_the_threshold():
         after = federation.state(m)
         assert torch.equal(after.x, (losses <= info.metrics["threshold"]).float())
         assert torch.equal(after.average, after.x)
-    told = [r.arrays["counts"] for action, r in federation.heard if action == "count"]
+    histograms = [r.arrays["counts"] for action, r in federation.heard if action == "count"]
     edge = int((bin_edges(benchmark) <= info.metrics["threshold"]).sum())
-    share = sum(int(c[:edge].sum()) for c in told) / sum(int(c.sum()) for c in told)
+    share = sum(int(c[:edge].sum()) for c in histograms) / sum(int(c.sum()) for c in histograms)
     assert info.metrics["kept"] == pytest.approx(share)
 
 
@@ -207,7 +207,7 @@ def test_a_client_that_misses_the_opening_keeps_all_and_is_named():
 
     federation.ask = without_two
     info, _ = Preprocess(LOCAL, BENCHMARK).round(federation, server, state, 0)
-    assert [e for e in info.events if e.startswith("client 2 did not answer 'keep'")]
+    assert [e for e in info.events if e.startswith("client 2 did not reply to 'keep'")]
     assert int(federation.state(2).x.sum()) == 50
     assert int(federation.state(1).x.sum()) < 40
 

@@ -191,12 +191,12 @@ def test_a_weak_model_does_not_suspect_every_label():
     _, low, high = belief.wrong_share()
     assert low <= wrong <= high
     assert (belief.right < 0.5).mean() < 0.6
-    assert (audit(Calibration()).right < 0.5).mean() > 0.95  # as if it had learned them by heart
+    assert (audit(Calibration()).right < 0.5).mean() > 0.95  # as if it had memorised them
 
 
 def test_calibration_is_read_back_from_json():
     calibration = Calibration(0.7, 1.5, 0.2, 1.1)
     assert Calibration.from_mapping(asdict(calibration)) == calibration
     assert Calibration.from_mapping(None) == Calibration()
-    with pytest.raises(InputError, match="not made of numbers"):
+    with pytest.raises(InputError, match="a value that is not a number"):
         Calibration.from_mapping({"temperature": "hot"})

@@ -45,7 +45,7 @@ def test_the_server_gets_counts_only(run, empty_folder):
     assert set(summary["calibration"]) == {"temperature", "optimism", "spread", "misfit"}
 
 
-def test_nothing_is_told_unless_allowed(fedsift, tiny, empty_folder):
+def test_nothing_is_shared_unless_allowed(fedsift, tiny, empty_folder):
     fedsift("run", tiny, "--out", "quiet")
     assert "sites" not in json.loads((empty_folder / "quiet" / "summary.json").read_text())
 
@@ -53,7 +53,7 @@ def test_nothing_is_told_unless_allowed(fedsift, tiny, empty_folder):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("audit", "nowhere"), "not a finished run"),
+        (("audit", "nowhere"), "not the folder of a finished run"),
         (("audit", "run", "--client", "2"), "has no client 2; it has 0, 1"),
         (("audit", "run", "--client", "-1"), "has no client -1"),
         (("review", "run", "--client", "7"), "has no client 7"),

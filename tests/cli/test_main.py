@@ -39,7 +39,7 @@ NAMES = list(COMMANDS)
         ("run --set rho=[0.5]", ["rho is [0.5]", "a pair [low, high]"]),
         ("run --set rho=[0.1,0.2]", ["rho", "split 'iid' needs one number"]),
         ("run --set clients=100", ["1297 train samples", "10000 for 100 clients", "lower clients"]),
-        ("run --set min_clients=11", ["min_clients is 11 but 10 clients"]),
+        ("run --set min_clients=11", ["min_clients is 11 but a round has 10 clients"]),
         ("run --set model=paper_cnn", ["paper_cnn", "8x8 is too small"]),
         ("run --set device=tpu", ["device is 'tpu'", "use auto, cpu"]),
         ("run --dataset mnist", ["no train.parquet", "nowhere/ylecun/mnist", "FEDSIFT_DATA"]),

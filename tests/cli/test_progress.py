@@ -68,11 +68,11 @@ def test_bar_shows_method_round_and_figures_at_any_width(terminal, width):
     assert "loss 1.500  accuracy 0.750  9.0 MB" in last
 
 
-def test_event_stands_above_the_bar_as_it_is(terminal):
+def test_an_event_is_printed_above_the_bar_as_it_is(terminal):
     shown = terminal(80)
     with progress("iter-sketch", 9) as observe:
-        observe(record(1, events=["client [3] did not answer"]))
-    assert "round 1: client [3] did not answer" in shown.getvalue()
+        observe(record(1, events=["client [3] did not reply"]))
+    assert "round 1: client [3] did not reply" in shown.getvalue()
 
 
 def test_no_bar_without_a_round(terminal):

@@ -24,7 +24,7 @@ def tiny_figure(fedsift):
 def test_figure_1_smoke(tiny_figure):
     ended = tiny_figure("fig1", "--set", "preprocess_steps=5")
     assert ended.code == 0
-    assert "the embedded digits stand in" in ended.out
+    assert "the embedded digits are used instead" in ended.out
     results = sorted(path.stem for path in Path("out/results").iterdir())
     assert len(results) == 16
     assert results == sorted(path.name for path in Path("out/runs").iterdir())
@@ -62,7 +62,7 @@ def test_interrupted_it_goes_on_with_the_same_command(tiny_figure, monkeypatch):
         patch.setattr(reproduce, "run_once", stop)
         ended = tiny_figure(*words)
     assert ended.code == 130
-    assert ended.err.endswith("interrupted; 1 of 2 runs are done, the same command goes on\n")
+    assert ended.err.endswith("interrupted; 1 of 2 runs are done, the same command continues\n")
     assert tiny_figure(*words, "--list").out.endswith("2 runs, 1 of them done\n")
 
 
@@ -126,10 +126,10 @@ def test_theory_writes_numbers_a_figure_and_a_table(fedsift, monkeypatch):
         ("fig1 --methods fedagv", "--methods has 'fedagv'; choose from fedavg"),
         ("fig1 --datasets imagenet", "--datasets has 'imagenet'; choose from digits"),
         ("fig1 --seeds 1,x", "'1,x' is not a list of whole numbers such as 0,1"),
-        ("fig1 --set rate=5", "--set rate would mix runs up"),
+        ("fig1 --set rate=5", "--set rate would mix up the runs"),
         ("fig1 --draw nowhere", "nowhere has no results for fig1"),
         ("theory --draw nowhere", "there is no nowhere/theory.json"),
-        ("theory --seeds 1", "theory makes no runs, so it takes no --seeds"),
+        ("theory --seeds 1", "theory has no runs to choose; leave out --seeds"),
     ],
 )
 def test_bad_input_is_one_line(fedsift, arguments, words):

@@ -105,5 +105,5 @@ def test_outer_step_moves_the_clients_own_weights(conv, monkeypatch, sent):
 def test_a_fault_is_an_error_reply_and_changes_nothing(conv):
     site, state = _site(conv)
     reply, after = answer(site, state, Request("train", 0, {}, {}))
-    assert "before a model was sent to it" in (reply.error or "")
+    assert "before a model; send y first" in (reply.error or "")
     assert after is state

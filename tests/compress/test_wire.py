@@ -191,7 +191,7 @@ def test_the_layout_of_a_sparse_vector_in_blocks():
 def test_blocks_that_do_not_add_up_are_refused(counts):
     header = struct.pack("<4s4B2Q", b"fsft", 2, 2, 1, 1, 5, 2**17)
     data = struct.pack("<2I5H5f", *counts, *range(5), *range(5))
-    with pytest.raises(WireError, match=f"have {sum(counts)} indices, but it has 5"):
+    with pytest.raises(WireError, match=f"has 5 values but its blocks have {sum(counts)} ind"):
         decode(header + data)
 
 

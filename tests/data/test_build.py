@@ -157,7 +157,7 @@ def test_writers_can_be_mixed_over_the_clients():
     ],
 )
 @pytest.mark.usefixtures("tiny_femnist")
-def test_what_cannot_be_built_is_said_in_a_sentence(name, options, message):
+def test_what_cannot_be_built_is_refused_with_a_sentence(name, options, message):
     with pytest.raises(DataError, match=message):
         build(name, **options)
 

@@ -201,23 +201,23 @@ NORMALISED = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
         ({"clients": [(X, Y[:, None])]}, DataError, "one label per input"),
         ({"clients": [(X, 1)]}, DataError, "one label per input"),
         ({"clients": [(X, Y), (X[:, :1], Y)]}, DataError, r"client 1 has inputs of shape \[1\]"),
-        ({"clients": [(X, ["a"] * 30)]}, DataError, "Client 0 has labels that are no array"),
+        ({"clients": [(X, ["a"] * 30)]}, DataError, "client 0 has labels that are not an array"),
         (
             {"clients": [([[1.0], [1.0, 2.0]], [0, 1])]},
             DataError,
-            "Client 0 has inputs that are no",
+            "client 0 has inputs that are not an array",
         ),
-        ({"clients": [X]}, DataError, r"Client 0 must be a pair \(inputs, labels\)"),
-        ({"validation": HELD[0]}, DataError, r"The validation set must be a pair"),
-        ({"validation": None}, DataError, r"The validation set must be a pair"),
+        ({"clients": [X]}, DataError, r"client 0 must be a pair \(inputs, labels\)"),
+        ({"validation": HELD[0]}, DataError, r"the validation set must be a pair"),
+        ({"validation": None}, DataError, r"the validation set must be a pair"),
         ({"validation": (HELD[0][:, :1], HELD[1])}, DataError, "the model cannot take"),
         ({"validation": (HELD[0].long(), HELD[1])}, DataError, "check the inputs' shape and type"),
-        ({"test": (X, Y, Y)}, DataError, "The test set must be a pair"),
+        ({"test": (X, Y, Y)}, DataError, "the test set must be a pair"),
         ({"true_labels": TRUTHS[:1]}, DataError, "true_labels has 1 arrays for 2 clients"),
         (
             {"true_labels": [None, None]},
             DataError,
-            r"true_labels\[0\] has labels that are no array",
+            r"true_labels\[0\] has labels that are not an array",
         ),
         ({"model": NORMALISED}, InputError, "layer '1' is batch normalisation"),
         ({"model": nn.Flatten(0)}, InputError, "no trainable parameter"),
@@ -265,7 +265,7 @@ def test_weights_of_a_method_that_learns_none_are_refused():
 
 
 @pytest.mark.parametrize("client", [-1, 2])
-def test_client_that_is_not_there_is_refused(client):
+def test_an_unknown_client_is_refused(client):
     result = fs.fit(federation(), **QUICK)
     with pytest.raises(DataError, match=f"there is no client {client}; clients are 0 to 1"):
         result.label_issues(client)
@@ -292,7 +292,7 @@ def test_solve_finds_the_solution_of_a_quadratic():
 
 
 def test_solve_needs_a_start_where_x_is_shared(quadratic):
-    with pytest.raises(ConfigError, match="solve needs a start x where x is shared"):
+    with pytest.raises(ConfigError, match="solve needs a start x if x is shared"):
         fs.solve(
             quadratic.problem,
             quadratic.federation,

@@ -113,14 +113,14 @@ def test_settings_reach_every_run():
         ({"methods": ["fedagv"]}, "--methods has 'fedagv'.*did you mean 'fedavg'"),
         ({"datasets": ["imagenet"]}, "--datasets has 'imagenet'; choose from digits, mnist"),
         ({"splits": ["idd"]}, "--splits has 'idd'.*did you mean 'iid'"),
-        ({"settings": {"rate": 5}}, "--set rate would mix runs up; it is decided by --rates"),
-        ({"rates": [7]}, "--rates has 7; fig1 has 20"),
-        ({"settings": {"seed": 5}}, "--set seed .* by --seeds"),
+        ({"settings": {"rate": 5}}, "--set rate would mix up the runs; use --rates instead"),
+        ({"rates": [7]}, "--rates has 7; fig1 has only 20"),
+        ({"settings": {"seed": 5}}, "--set seed .* use --seeds"),
         ({"settings": {"raet": 5}}, "unknown key 'raet'; did you mean 'rate'"),
         ({"rounds": 0}, "rounds is 0"),
     ],
 )
-def test_faults_are_told(keys, words):
+def test_faults_are_reported(keys, words):
     with pytest.raises(ConfigError, match=words):
         plan("fig1", **keys)
 
@@ -228,7 +228,7 @@ def test_a_run_may_be_made_longer_but_not_shorter(tmp_path, job):
         progress_of(job, tmp_path)
 
 
-def test_the_name_tells_what_the_figures_vary():
+def test_the_name_shows_what_the_figures_vary():
     config = Config.of(dataset="mnist", split="non-iid", method="non-iter", rate=100, seed=7)
     assert run_name(config) == "mnist-non-iid-non-iter-rate100-s7"
     assert run_name(Config.of(method="fedavg")) == "digits-iid-fedavg-s0"

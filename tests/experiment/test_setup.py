@@ -47,8 +47,8 @@ def test_weights_start_at_the_initial_weight(tiny):
     ("keys", "message"),
     [
         ({"cohort": 3}, "cohort is 3 but there are 2 clients"),
-        ({"min_clients": 3}, "min_clients is 3 but 2 clients are asked"),
-        ({"cohort": 1, "min_clients": 2}, "min_clients is 2 but 1 clients are asked"),
+        ({"min_clients": 3}, "min_clients is 3 but a round has 2 clients"),
+        ({"cohort": 1, "min_clients": 2}, "min_clients is 2 but a round has 1 clients"),
         ({"device": "meta"}, "device is 'meta'"),
     ],
 )

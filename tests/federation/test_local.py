@@ -96,7 +96,7 @@ def test_faults_are_sentences(conv):
     with pytest.raises(InputError, match="there is no client 9"):
         federation.state(9)
     (reply,) = federation.ask(Request("outer", 0, {}, {}), [0])
-    assert reply.error == "client 0 was asked to 'outer' before a model was sent to it"
+    assert reply.error == "client 0 got the request 'outer' before a model; send y first"
 
 
 def test_models_of_past_rounds_are_forgotten(conv):

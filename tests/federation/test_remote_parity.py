@@ -165,7 +165,7 @@ def test_a_round_goes_on_without_a_silent_client_and_says_so(tmp_path):
     summary = _remote(config, tmp_path / "run", sites)
     records = [json.loads(x) for x in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
     assert [len(r["events"]) for r in records] == [0, 1, 0, 0]
-    assert "client 1 did not answer 'step': no reply within" in records[1]["events"][0]
+    assert "client 1 did not reply to 'step': no reply within" in records[1]["events"][0]
     assert summary["events"] == 1
 
 

@@ -126,7 +126,7 @@ def test_a_killed_supernode_misses_rounds_and_rejoins_with_its_weights(start):
     assert code == 0, output
     missed = [r["round"] for r in run.records() if r["events"]]
     assert missed
-    assert all("client 1 did not answer" in event for event in run.events())
+    assert all("client 1 did not reply" in event for event in run.events())
     after = run.journal(1)
     # The site's process was not touched: it went on from the state it had.
     assert after.last.index > before.index
@@ -153,4 +153,4 @@ def test_a_client_slower_than_the_timeout_is_left_out(start):
     os.kill(site, signal.SIGCONT)
     code, output = run.finish()
     assert code == 0, output
-    assert any("client 2 did not answer 'step'" in event for event in run.records()[1]["events"])
+    assert any("client 2 did not reply to 'step'" in event for event in run.records()[1]["events"])

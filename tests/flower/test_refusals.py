@@ -66,11 +66,11 @@ def test_only_a_registered_key_over_tls_is_accepted(server):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("server --folder F", "needs --keys for TLS"),
+        ("server --folder F", "--keys is missing"),
         ("server --folder F --insecure --host 0.0.0.0", "loopback only"),
         ("join --server a.org:1 --insecure --folder F --client 0 --data d.npz", "loopback only"),
         ("join --server a.org:1 --folder F --client 0 --data d.npz", "TLS needs the CA"),
-        ("join --server a.org:1 --ca CA --folder F --client 0 --data d.npz", "needs --key"),
+        ("join --server a.org:1 --ca CA --folder F --client 0 --data d.npz", "--key is missing"),
         ("submit C --server nowhere --ca CA", "is not an address"),
         ("submit C --server 10.0.0.1:80 --insecure", "loopback only"),
     ],

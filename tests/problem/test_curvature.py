@@ -89,7 +89,7 @@ def test_a_tangent_without_a_graph_is_the_same(conv):
         bare.pull(bare.along)
 
 
-def test_bend_is_the_hessian_of_the_output_loss(conv):
+def test_output_hessian_is_the_hessian_of_the_output_loss(conv):
     outputs = conv.problem.outputs(conv.y, conv.batch)
     Q = dense_hessian(lambda o: conv.problem.output_loss(conv.x, o, conv.batch))(outputs)
     u = outputs.sin()

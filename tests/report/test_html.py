@@ -109,7 +109,7 @@ def test_the_table_has_the_numbers_of_each_run(demo, report):
     ]
 
 
-def test_the_page_says_the_verdict_the_events_the_configuration_and_the_versions(demo, report):
+def test_the_page_shows_the_verdict_the_events_the_configuration_and_the_versions(demo, report):
     text = Page(report(*demo)).text.replace("\N{NO-BREAK SPACE}", " ")
 
     assert "single-loop ends at 98.2 % test accuracy, 0.4 points below the oracle with 2" in text
@@ -164,7 +164,7 @@ def test_text_from_files_is_escaped(make_run, report):
     assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 8
 
 
-def test_the_file_asks_nobody_for_anything(demo, report):
+def test_the_file_loads_nothing_from_elsewhere(demo, report):
     html = report(*demo)
 
     assert not re.findall(r"https?://|//[a-z]+\.|@import|<script|<iframe|<img", html)
@@ -204,7 +204,7 @@ def test_a_run_without_rounds_is_reported(make_run, report):
     assert "No test accuracy is recorded." in page.text
 
 
-def test_other_versions_are_told_apart(make_run, report):
+def test_other_versions_are_listed_apart(make_run, report):
     runs = make_run("fedavg", 0.5), make_run("oracle", 0.5, versions={"torch": "2.6.0"})
 
     words = Page(report(*runs)).text.partition("Versions")[2].split()

@@ -122,7 +122,7 @@ def test_files_are_png_svg_and_a_table(add, tmp_path):
     assert svg.read_bytes() == before
 
 
-def test_digits_stand_in_where_there_is_nothing_else(add, tmp_path):
+def test_digits_are_used_where_there_is_nothing_else(add, tmp_path):
     add("fedavg", [0.1], dataset="digits")
     assert [c.dataset for c in select("fig1", tmp_path)] == ["digits"]
     add("fedavg", [0.1])

@@ -62,7 +62,7 @@ def test_a_round_repeated_by_a_resumed_run_counts_once(make_run):
     assert rounds["test_accuracy"].tolist() == [0.1, 0.3]
 
 
-def test_an_unfinished_run_is_told_from_its_rounds(make_run):
+def test_an_unfinished_run_is_summed_up_from_its_rounds(make_run):
     columns = {"bytes_up": [10, 20, 30], "bytes_down": [1, None, 3]}
     folder = make_run("focus", 0.7, 0.6, None, rounds=columns, finished=False)
 
@@ -106,9 +106,9 @@ def test_fixed_weights_are_not_learned(make_run, method, weight):
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        ("config.toml", "a = ", r"config\.toml is not valid TOML: .*; repair it$"),
+        ("config.toml", "a = ", r"config\.toml is not valid TOML \(.*\); repair it$"),
         ("summary.json", '{"a": ', r"summary\.json is not valid JSON; repair or remove it$"),
-        ("summary.json", "[]", r"summary\.json holds no JSON object; "),
+        ("summary.json", "[]", r"summary\.json is not a JSON object; "),
         ("clients/0/weights.parquet", "x", r"weights\.parquet is not a valid Parquet file; "),
     ],
 )

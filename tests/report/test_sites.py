@@ -56,7 +56,7 @@ def test_runs_without_audits_have_no_sites(make_run):
 
 def test_a_broken_audit_is_named(run):
     (run / "clients" / "0" / "audit.json").write_text("{}")
-    with pytest.raises(InputError, match=r"audit\.json is no audit"):
+    with pytest.raises(InputError, match=r"audit\.json is not an audit"):
         render([load_run(run)])
 
 

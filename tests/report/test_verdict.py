@@ -109,7 +109,7 @@ def test_seeds_are_averaged(make_run):
     ]
 
 
-def test_an_unfinished_run_is_not_said_to_end(make_run):
+def test_an_unfinished_run_is_not_reported_as_ended(make_run):
     runs = (
         make_run("single-loop", 0.5, 0.6, rounds={"f1": [0.1, 0.2]}, finished=False),
         make_run("fedavg", 0.7, 0.75, 0.8),
@@ -150,7 +150,7 @@ def test_runs_with_another_measured_noise_are_not_compared(make_run):
     assert said(*runs) == ["fedavg ends at 70.0 % test accuracy."]
 
 
-def test_variants_of_a_method_are_told_apart_and_not_averaged(make_run):
+def test_variants_of_a_method_are_distinguished_and_not_averaged(make_run):
     runs = (
         make_run("iter-topk", 0.9, rate=20, name="a", f1=0.8),
         make_run("iter-topk", 0.95, rate=5, name="b", f1=0.7),
@@ -167,7 +167,7 @@ def test_no_accuracy_at_all(make_run):
     assert said(make_run("fedavg", None)) == ["No test accuracy is recorded."]
 
 
-def test_detection_is_told_without_accuracy(make_run):
+def test_detection_is_reported_without_accuracy(make_run):
     assert said(make_run("non-iter", None, f1=0.5)) == [
         "No test accuracy is recorded. non-iter finds mislabelled samples with F1 0.50."
     ]

@@ -57,7 +57,7 @@ def test_a_late_request_is_refused(case):
     for k in (0, 1):
         host.handle(case.step(k))
     late = case.step(0, number=5)
-    assert "came late" in decode_reply(host.handle(late)).error
+    assert "is too late" in decode_reply(host.handle(late)).error
 
 
 def test_a_new_process_goes_on_where_the_old_one_was(case):

@@ -6,7 +6,7 @@ F(y_k): the loss on the server's clean samples, on which FedAvg does not train.
     weight = p(label) / (p(label) + the largest other p)     at client m, with the y_k it was sent
 
 The server sends F(y_k) along with y_k. A client remembers the loss of the model it last judged
-with, and judges again when a lower one comes: no exchange and no array more than in FedAvg. With
+with, and judges again when a lower one comes: no more exchanges and arrays than in FedAvg. With
 cohorts, the judge is the best model among those that the client was sent. The model after the last
 round has not been sent and does not judge.
 

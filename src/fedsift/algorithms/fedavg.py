@@ -46,7 +46,7 @@ def draw_cohort(federation: Federation, server: Server, k: int) -> Cohort:
 def train_round(
     cohort: Cohort, state: ServerState, local: LocalSteps, k: int
 ) -> tuple[Answers, Tensor]:
-    """Send y_k, let the cohort train, return its answers and y_k+1."""
+    """Send y_k, let the cohort train, return its replies and y_k+1."""
     arrays = {"y": state.y} if state.x is None else {"y": state.y, "x": state.x}
     answers = cohort.ask(Request("train", k, arrays, scalars_of(local)))
     return answers, next_y(state, answers, local, k)

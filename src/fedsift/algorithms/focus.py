@@ -7,8 +7,8 @@
 The first loss is the client's own: that of the model it was sent on all its samples, which comes
 back with the update. The second is the server's. A round is one exchange, as in FedAvg.
 
-α = 0 is FedAvg on the cohort. A client alone has C = 0, and with it no weight at all; the weights
-then are FedAvg's, and so is the round.
+α = 0 is FedAvg on the cohort. A cohort of one client has C = 0, which would leave no weight at all;
+the round is then FedAvg's.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from fedsift.keys import BuildContext, Keys, Settings, keys_of
 
 @dataclass(frozen=True)
 class Weighting:
-    """What the problem of sample weights needs: where they start, and κ of bootstrap's loss.
+    """Settings of the problem of sample weights: where they start, and κ of bootstrap's loss.
 
     The default is the problem without bilevel optimisation: all weights are 1 and the loss is that
     of the labels.
@@ -43,5 +43,5 @@ class Method:
     weighting: Callable[[Settings], Weighting] = unweighted
 
     def reads(self, name: str) -> bool:
-        """Say whether it has a key of this name, beside those that all methods share."""
+        """Return whether it reads a key of this name, besides those that all methods share."""
         return name in keys_of(*self.groups)

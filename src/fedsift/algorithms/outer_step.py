@@ -43,7 +43,7 @@ def check_rule(rule: str) -> None:
 
 @dataclass(frozen=True)
 class Move:
-    """The outer step of one round; ``pace`` is how strongly weights are pulled besides (ours)."""
+    """The outer step of one round; ``pace`` is how strongly weights are also pulled (ours)."""
 
     lr: float = scalar("outer_lr")
     rule: str = scalar("outer_rule")
@@ -57,7 +57,7 @@ class Move:
 
 @dataclass(frozen=True)
 class TotalSamples:
-    """N, of which a client's own N_m is a share."""
+    """N, the number of samples of all clients together."""
 
     total_samples: int
 

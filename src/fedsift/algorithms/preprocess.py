@@ -8,8 +8,8 @@ Before round 0, with all clients, not only the first cohort:
     λ     = argmin over bin edges e of KS(F_all | ℓ ≤ e, F_B),   F_all = Σ_m (N_m / N) F_m
     x^m_j = 1 if ℓ(y_B; s^m_j) ≤ λ, else 0                  at client m
 
-A round is then FedAvg's, on samples with x = 1 and with their number in place of N_m: as if the
-others were not there.
+A round is then FedAvg's, on samples with x = 1 and with their number in place of N_m, as if there
+were no others.
 
 The weights are in the clients' state, so a resumed run does not filter again. A client that misses
 the opening keeps all its samples; one that would keep none keeps the one of lowest loss.
@@ -34,7 +34,7 @@ from fedsift.problem.sample_losses import sample_losses
 from fedsift.problem.sgd import LocalSteps
 from fedsift.randomness import generator
 
-# Cross-entropies spread over orders of magnitude: 16 bins a decade.
+# Cross-entropies spread over orders of magnitude: 16 bins per decade.
 LOWEST, HIGHEST, EDGES = -4.0, 2.0, 97
 
 
@@ -114,7 +114,7 @@ def bin_edges(like: Tensor) -> Tensor:
 
 
 def find_threshold(counts: Tensor, edges: Tensor, reference: Tensor) -> tuple[float, float]:
-    """Return the edge below which losses are distributed most like the reference, and how far off.
+    """Return the edge below which losses are distributed most like the reference, and the distance.
 
     ``counts`` has the losses of each bin, the last above all edges. Distributions are compared at
     the edges, where a histogram is exact; of equal edges the lowest is returned.

@@ -1,4 +1,4 @@
-"""Single loop (ours, beyond the paper): FedAvg's one exchange carries the bilevel problem too.
+"""Single loop (ours, beyond the paper): FedAvg's one exchange serves the bilevel problem too.
 
 v is kept across rounds. In round k client m receives (y_k, v_k) and does, all at (x_k, y_k, v_k),
 
@@ -145,7 +145,7 @@ def build(settings: Settings, context: BuildContext) -> Algorithm:
     """Build it from its keys."""
     name = settings[CompressorKeys].compressor
     if name == "auto":
-        # Top-k's error is kept by the client: it grows old between two cohorts, and takes memory.
+        # Top-k's error is kept by the client: it is outdated in the next cohort, and takes memory.
         name = "count-sketch" if context.cohort else "topk"
     algorithm = SingleLoop(
         feedback_for(make_compressor(name, settings, context)),

@@ -1,4 +1,4 @@
-"""What the server holds, what a round leaves behind, and what an algorithm is."""
+"""What the server holds, what a round returns, and what an algorithm is."""
 
 from __future__ import annotations
 

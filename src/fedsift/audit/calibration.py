@@ -15,9 +15,9 @@ A label ℓ of a site is right with probability 1 − ρ; if wrong, all other cl
 
 No true label is used. δ cannot be measured without the truth: for a model that is always right it
 is a constant with a spread, chosen on simulated noise (``docs/audit.md``), and the spread widens
-the intervals. The weights are learned on the validation set, and half of it may have given the
-model its start: the fitted temperature is too low, and raised by a constant share. A model that has
-learned little cannot have memorised labels, so all of this shrinks with the fourth power of
+the intervals. The weights are learned on the validation set, and the head start may have trained
+on half of it: the fitted temperature is too low, and is raised by a constant share. A model that
+has learned little cannot have memorised labels, so all of this shrinks with the fourth power of
 its accuracy above chance on the validation set.
 """
 
@@ -60,7 +60,7 @@ class Calibration:
 
     @classmethod
     def fit(cls, probabilities: Array, labels: Ints) -> Calibration:
-        """Fit what can be known of a model on the clean samples."""
+        """Fit the temperature and the skill of a model on the clean samples."""
         classes = probabilities.shape[1]
         accuracy = float((probabilities.argmax(axis=1) == labels).mean())
         above_chance = (classes * accuracy - 1) / max(classes - 1, 1)
@@ -73,14 +73,16 @@ class Calibration:
         """Read it from ``summary.json``; a run without one gets the defaults."""
         known = {k: values[k] for k in cls.__annotations__ if k in values} if values else {}
         if not all(isinstance(v, int | float) and np.isfinite(v) for v in known.values()):
-            raise InputError("the calibration of this run is not made of numbers; run it again")
+            raise InputError(
+                "the calibration of this run has a value that is not a number; make the run again"
+            )
         return cls(**known)
 
 
 def fit_temperature(probabilities: Array, labels: Ints) -> float:
     """Return the T that makes softmax(log p / T) most likely on clean held-out samples.
 
-    log T ~ N(0, 1) beforehand: a model without an error on few samples is not infinitely sure.
+    The prior is log T ~ N(0, 1): a model without an error on few samples is not infinitely certain.
     """
     logs = np.log(np.maximum(probabilities, TINY))
     at = np.arange(len(labels))

@@ -1,4 +1,4 @@
-"""A sample as a picture: PNG from a tensor, with nothing but zlib.
+"""A sample as a picture: PNG from a tensor, with zlib only.
 
 Inputs are standardised by a constant that the audit does not know, so the darkest value of an image
 is drawn black and the brightest white.
@@ -36,7 +36,7 @@ def png(image: Tensor) -> bytes:
 
 
 def data_uri(image: Tensor) -> str:
-    """Return the picture as text that a page can hold."""
+    """Return the picture as a data URI for a page."""
     return "data:image/png;base64," + base64.b64encode(png(image)).decode("ascii")
 
 

@@ -61,7 +61,9 @@ def issue_table(
 ) -> pd.DataFrame:
     """Return the table; labels are class names where these are given, else numbers."""
     if ids is not None and len(ids) != len(labels):
-        raise DataError(f"there are {len(ids)} ids for {len(labels)} samples; give one for each")
+        raise DataError(
+            f"there are {len(ids)} ids for {len(labels)} samples; give one id per sample"
+        )
     given, right = labels.numpy(), belief.right
     flagged, every = right < THRESHOLD, np.arange(len(given))
     others = belief.classes.copy()

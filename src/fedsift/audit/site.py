@@ -29,7 +29,7 @@ class SiteAudit:
     summary: SiteSummary
 
     def gallery(self, count: int = GALLERY) -> list[dict[str, Any]]:
-        """Return the worst labels as pictures; nothing where samples are no images."""
+        """Return the worst labels as pictures; nothing where samples are not images."""
         if not is_image(self.inputs):
             return []
         worst = self.table[self.table["is_label_issue"]].head(count)

@@ -1,6 +1,6 @@
 """A site's labels in a few numbers, and what of them may leave the site.
 
-``SiteSummary`` is for the site's own eyes. ``shared`` is all that the server may get, and only
+Only the site itself sees ``SiteSummary``. ``shared`` is all that the server may get, and only
 where the site allows it (``share_summary``): how many samples there are and how many are flagged.
 """
 
@@ -59,7 +59,7 @@ class SiteSummary:
     effective_samples: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON would have it."""
+        """Return it as a JSON object."""
         return asdict(self)
 
     def shared(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What ``server``, ``join`` and ``submit`` have in common: an address, and trust in it."""
+"""What ``server``, ``join`` and ``submit`` have in common: the server's address and its CA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def add_server(parser: argparse.ArgumentParser) -> None:
     """Add the server's address and the CA of its certificate."""
     parser.add_argument("--server", required=True, metavar="HOST:PORT", help="the server's address")
-    parser.add_argument("--ca", type=Path, metavar="FILE", help="CA of the server's certificate")
+    parser.add_argument("--ca", type=Path, metavar="FILE", help="certificate of the server's CA")
 
 
 def add_switches(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""``fedsift demo``: the main job on the embedded digits, about a minute on two cores."""
+"""``fedsift demo``: three methods on the embedded digits, about a minute on two cores."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def handle(options: argparse.Namespace) -> int:
 
 
 def _is_demo(folder: Path, config: Config) -> bool:
-    """Tell a folder that an earlier demo left from one that is the user's."""
+    """Return whether an earlier demo made this folder, and not the user."""
     if not (folder / "config.toml").exists():
         return False
     old = read_config(folder)

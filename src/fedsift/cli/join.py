@@ -49,9 +49,11 @@ def handle(options: argparse.Namespace) -> int:
 
     server = address(options.server, options.ca, insecure=options.insecure)
     if server.ca is not None and options.key is None:
-        raise InputError("a site needs --key, its private key from `fedsift keys`")
+        raise InputError(
+            "--key is missing; give the site's private key, made by `fedsift keys` at the server"
+        )
     if options.key is not None and not options.key.exists():
-        raise InputError(f"there is no file {options.key}; get it from the server's owner")
+        raise InputError(f"there is no file {options.key}; ask whoever runs the server for it")
     key = None if options.insecure else options.key
     arguments = site_arguments(options)
     limits = options.give_up, options.verbose

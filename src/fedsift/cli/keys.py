@@ -32,7 +32,11 @@ def add(commands: Any) -> None:
         "--sites", type=int, default=0, metavar="N", help="keys for site-0 to site-(N-1)"
     )
     parser.add_argument(
-        "--host", action="append", default=[], metavar="NAME", help="server's name or IP address"
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="the server's name or IP address; may be repeated",
     )
     parser.set_defaults(handler=handle)
 

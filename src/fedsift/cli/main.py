@@ -18,18 +18,18 @@ from typing import NoReturn
 from fedsift.errors import FedsiftError, InputError
 
 COMMANDS = {
-    "demo": "see it work: 10 sites, 40 %% wrong labels, three methods side by side",
+    "demo": "a comparison of three methods on 10 sites with 40 %% wrong labels",
     "run": "train with one method and write a run folder",
     "report": "figures and tables from run folders, as one HTML file",
     "audit": "the labels that are probably wrong, with a score and a suggestion",
-    "review": "go through the suspicious labels of a site in a local web page",
+    "review": "go through the suspicious labels of a site on a local web page",
     "reproduce": "the paper's experiments: runs, figures, tables",
-    "data": "what data there is, and what a file would be read as",
+    "data": "list, describe or download the built-in datasets",
     "keys": "a development CA, the server's certificate, a key per site",
-    "server": "the server of a real federation, with TLS and node authentication",
+    "server": "the server of a real federation, with TLS and authentication of the sites",
     "join": "take part in a real federation with a site's own data",
     "submit": "start a run on a real federation and fetch its run folder",
-    "site": "the process that holds a site's data and answers for it",
+    "site": "the process that holds a site's data and replies to requests",
 }
 EXAMPLES = """\
 examples:
@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and stop with code 2."""
+        """Print what is wrong and stop with code 2."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """Return one line on what went wrong; what we did not foresee comes with its type."""
+    """Return one line on what went wrong; an unforeseen error is shown with its type."""
     text = " ".join(str(error).split())
     if isinstance(error, FedsiftError):
         return text

@@ -30,11 +30,11 @@ fig3    the same on FEMNIST
 theory  the errors of Theorems 1 and 2 on quadratics; how sparse Hessian products are
 
 OUT/runs has a folder per run, OUT/results a small file per run, OUT the figures and a table. Runs
-that are done are not made again, and the same command goes on after an interruption.
+that are done are not made again; after an interruption the same command continues.
 
 examples:
   fedsift reproduce fig1                         minutes; embedded digits without FEDSIFT_DATA
-  fedsift reproduce fig1 --scale paper --list    what it would run, and what is there
+  fedsift reproduce fig1 --scale paper --list    what it would run, and what is done
   fedsift reproduce fig1 --scale paper --datasets mnist --splits iid --seeds 0,1
   fedsift reproduce fig2 --scale paper --methods iter-sketch --rates 10,100
   fedsift reproduce fig1 --draw results/reproduction --out docs/images
@@ -55,21 +55,28 @@ def add(commands: Any) -> None:
         "--scale",
         choices=tuple(SCALES),
         default="quick",
-        help="quick: minutes; paper: its sizes, hours (default: %(default)s)",
+        help="quick: minutes; paper: the paper's sizes, hours (default: %(default)s)",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where all goes (default: runs/reproduce-SCALE)"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder for runs, results and figures (default: runs/reproduce-SCALE)",
     )
     names = {"metavar": "A,B", "type": _words}
-    parser.add_argument("--datasets", **names, help="only these")
+    parser.add_argument("--datasets", **names, help="only these datasets")
     parser.add_argument("--splits", **names, help="only these of iid, non-iid")
-    parser.add_argument("--methods", **names, help="only these, or further ones")
+    parser.add_argument("--methods", **names, help="these methods instead of the figure's own")
     numbers = {"metavar": "N,N", "type": _numbers}
     parser.add_argument("--rates", **numbers, help="only these of 1, 10, 100, 1000 (fig2, fig3)")
-    parser.add_argument("--seeds", **numbers, help="default: 0; paper: 0,1")
-    parser.add_argument("--rounds", metavar="N", type=int, help="instead of the scale's")
+    parser.add_argument("--seeds", **numbers, help="these seeds (default: 0; paper: 0,1)")
     parser.add_argument(
-        "--paper-steps", action="store_true", help="inner step 0.01 and batch 256 or 32, literally"
+        "--rounds", metavar="N", type=int, help="number of rounds, instead of the scale's"
+    )
+    parser.add_argument(
+        "--paper-steps",
+        action="store_true",
+        help="the paper's own inner step 0.01 and batch 256 or 32",
     )
     parser.add_argument(
         "--set",
@@ -106,7 +113,7 @@ def handle(options: argparse.Namespace) -> int:
     )
     states = [progress_of(job, out) for job in jobs]  # all are checked before the first one runs
     if not options.datasets and data_for(options.figure, options.scale) == ("digits",):
-        print("The paper's datasets are not in FEDSIFT_DATA: the embedded digits stand in.")
+        print("The paper's datasets are not in FEDSIFT_DATA; the embedded digits are used instead.")
     if options.list:
         _list(jobs, [str(state) for state in states])
         return 0
@@ -129,7 +136,7 @@ def _run(jobs: Sequence[Job], out: Path) -> int | None:
             print(f"fedsift: {job.name}: {error}", file=sys.stderr)
         except KeyboardInterrupt:
             done = f"{number - 1} of {len(jobs)} runs are done"
-            print(f"fedsift: interrupted; {done}, the same command goes on", file=sys.stderr)
+            print(f"fedsift: interrupted; {done}, the same command continues", file=sys.stderr)
             return None
     return failed
 
@@ -149,7 +156,7 @@ def _theory(options: argparse.Namespace, out: Path) -> int:
     grid = ("datasets", "splits", "methods", "rates", "seeds", "rounds")
     given = (*grid, "paper_steps", "set", "list")
     if wrong := [name for name in given if getattr(options, name)]:
-        raise InputError(f"theory makes no runs, so it takes no --{wrong[0].replace('_', '-')}")
+        raise InputError(f"theory has no runs to choose; leave out --{wrong[0].replace('_', '-')}")
     results = options.draw
     if results is None:
         results = out / "results"

@@ -17,7 +17,7 @@ examples:
   fedsift review runs/digits-single-loop-0 --client 3
   fedsift review runs/digits-single-loop-0 --client 3 --port 8123 --no-browser
 
-The page is served on this machine only, and only to who has the address with its token. Decisions
+The page is served on this machine only, to a browser that has the token in the address. Decisions
 are saved at once in RUN/clients/ID/decisions.jsonl; `Export labels` writes corrected.parquet there,
 and `fedsift run --labels RUN/clients/ID/corrected.parquet` trains on it.
 Needs the extra: pip install 'fedsift[review]'.
@@ -28,14 +28,14 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "review",
-        description="Go through the suspicious labels of a site in a local web page.",
+        description="Go through the suspicious labels of a site on a local web page.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
     parser.add_argument("--client", type=int, required=True, metavar="ID", help="the site")
     parser.add_argument(
-        "--port", type=int, default=0, metavar="N", help="port (default: any that is free)"
+        "--port", type=int, default=0, metavar="N", help="port (default: any free one)"
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.set_defaults(handler=handle)
@@ -45,7 +45,9 @@ def handle(options: argparse.Namespace) -> int:
     """Serve the page until interrupted."""
     for package in ("starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
-            raise InputError(f"the review needs {package}: pip install 'fedsift[review]'")
+            raise InputError(
+                f"the review needs the package {package}; run pip install 'fedsift[review]'"
+            )
     from fedsift.audit.review.server import serve  # noqa: PLC0415 - of the extra
 
     audit = open_audit(options.run).audit(options.client)

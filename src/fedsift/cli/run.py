@@ -34,10 +34,10 @@ methods:
 examples:
   fedsift run                                  single-loop on the embedded digits
   fedsift run --dataset mnist --method iter-topk --set rate=100 --out runs/topk
-  fedsift run --out runs/topk --resume         go on after a crash
+  fedsift run --out runs/topk --resume         continue after a crash
   fedsift run --out runs/topk --resume --set rounds=200
   fedsift run --keys iter-topk                 every key of a method, its default and meaning
-  fedsift run --keys > experiment.toml         those of single-loop, as a file to change
+  fedsift run --keys > experiment.toml         the keys of single-loop, as a file to edit
   fedsift run experiment.toml --set seed=1
 """
 HERE = "command line"
@@ -62,7 +62,7 @@ def add(commands: Any) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="any key of --keys; may be repeated",
+        help="any key that --keys shows; may be repeated",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="run folder (default: runs/DATASET-METHOD-SEED)"
@@ -96,7 +96,7 @@ def handle(options: argparse.Namespace) -> int:
 
 
 def configuration(options: argparse.Namespace) -> tuple[Config, Path]:
-    """Put together the file, the options and ``--set``, the later winning, and the run folder.
+    """Combine the file, the options and ``--set``, the later overriding, and find the run folder.
 
     A run that is resumed starts from its own configuration.
     """

@@ -15,7 +15,8 @@ examples:
   fedsift server --keys keys --folder server --host 0.0.0.0 --validation clean.npz
   fedsift server --insecure --folder server                    no TLS, loopback only
 
-Anyone who can reach the port can start runs: read docs/deploy.md before you leave loopback.
+Anyone who can reach the port can start runs: read docs/deploy.md before you
+listen beyond loopback.
 """
 
 
@@ -52,7 +53,7 @@ def handle(options: argparse.Namespace) -> int:
     from fedsift.flower.deploy import ServerDeployment  # noqa: PLC0415 - slow to import
 
     if options.keys is None and not options.insecure:
-        raise InputError("the server needs --keys for TLS; make them with `fedsift keys`")
+        raise InputError("--keys is missing; give the folder that `fedsift keys` made, for TLS")
     keys = None if options.keys is None else options.keys.absolute()
     ca = None if keys is None else keys / "ca.crt"
     listen = address(f"{options.host}:{options.port}", ca, insecure=options.insecure)

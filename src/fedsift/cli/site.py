@@ -46,7 +46,7 @@ def add(commands: Any) -> None:
         "--split",
         type=Path,
         metavar="CONFIG.toml",
-        help="write every client's data of a configuration and stop",
+        help="write the data of every client of this configuration, and stop",
     )
     parser.set_defaults(handler=handle)
 
@@ -89,7 +89,7 @@ def handle(options: argparse.Namespace) -> int:
     if options.split is not None:
         return _split(options.split, options.folder)
     if options.client is None or options.data is None:
-        raise InputError("a site needs --client and --data")
+        raise InputError("--client or --data is missing; give both")
     folder = options.folder.absolute()
 
     def load() -> Callable[[Parts], Parts]:
@@ -107,7 +107,7 @@ def handle(options: argparse.Namespace) -> int:
 def load_site(options: argparse.Namespace, folder: Path) -> SiteData:
     """Load a site's samples and model."""
     if options.client < 0:
-        raise InputError(f"--client is {options.client}; give a number from 0")
+        raise InputError(f"--client is {options.client}; it must be 0 or more")
     given, here = Path(options.data), str(Path.cwd())
     sys.path.insert(0, here)  # for module:function
     origin = Origin(str(given.absolute()) if given.exists() else options.data, options.model, here)

@@ -41,16 +41,20 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="run folder")
     parser.add_argument("--resume", action="store_true", help="continue the run of this folder")
-    seconds = " seconds (default: %(default)s)"
+    shown = " (default: %(default)s)"
     parser.add_argument(
-        "--timeout", type=float, default=600.0, metavar="S", help="wait for a reply:" + seconds
+        "--timeout",
+        type=float,
+        default=600.0,
+        metavar="S",
+        help="seconds to wait for a reply" + shown,
     )
     parser.add_argument(
         "--wait",
         type=float,
         default=300.0,
         metavar="S",
-        help="wait for the sites to connect:" + seconds,
+        help="seconds to wait for the sites to connect" + shown,
     )
     add_switches(parser)
     parser.set_defaults(handler=handle)

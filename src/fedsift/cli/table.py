@@ -24,7 +24,7 @@ ROWS = (  # title, key of summary.json, scale, format
 
 
 def print_table(summaries: Sequence[dict[str, Any]]) -> None:
-    """Print a column per run: few runs and many figures fit any terminal that way."""
+    """Print a column per run: few runs with many figures then fit any terminal."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("")
     for summary in summaries:

@@ -40,7 +40,10 @@ def answer(
     samples = len(client.batch)
     try:
         if request.action not in ACTIONS:
-            raise InputError(f"client {client.id} knows no action '{request.action}'")
+            raise InputError(
+                f"client {client.id} has no action '{request.action}'; install the same "
+                "fedsift at the server and at every site"
+            )
         outcome = ACTIONS[request.action](client, state, request, shared or Shared())
     except FedsiftError as error:
         return Reply(client.id, samples, error=str(error)), state

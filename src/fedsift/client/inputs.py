@@ -1,4 +1,4 @@
-"""What an action works with: where it is asked about, which samples, along which direction."""
+"""What an action works with: the point (x, y), the samples, the direction v."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def point(
     x = state.x if state.x is not None else request.array("x")
     if y is None:
         raise InputError(
-            f"client {client.id} was asked to '{request.action}' before a model was sent to it"
+            f"client {client.id} got the request '{request.action}' before a model; send y first"
         )
     return x, y, replace(state, y=y)
 

@@ -2,8 +2,8 @@
 
     x_k+1 = P(x_k − η ∇h + pull),      ∇h = −(N_m / N) ∇²_xy g_m v
 
-F does not depend on a private x, so that ∇h has no other part. The pull is ours
-(``algorithms.additions.self_paced``). A shared x is the server's to step: it gets ∇²_xy g_m v.
+F does not depend on a private x, so ∇h has no other part. The pull is ours
+(``algorithms.additions.self_paced``). A shared x is stepped by the server, which gets ∇²_xy g_m v.
 """
 
 from __future__ import annotations

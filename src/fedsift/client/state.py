@@ -1,4 +1,4 @@
-"""A client's fixed part, its state, and what an action leaves."""
+"""A client's fixed part, its state, and what an action returns."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class ClientState:
 class Shared:
     """What a federation in one process has already computed for the whole cohort.
 
-    ``product`` and ``payload`` are the cohort's mean, not this client's own: the mean of equal
-    things is the thing, so the server gets the same sum.
+    ``product`` and ``payload`` are the cohort's mean, not this client's own: the mean of
+    equal replies is that reply, so the server gets the same sum.
     """
 
     trained: Trained | None = None

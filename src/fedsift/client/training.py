@@ -22,10 +22,12 @@ def train(client: Client, state: ClientState, request: Request, shared: Shared) 
 
 
 def train_kept(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:
-    """Preprocess: local steps as if samples of weight 0 were not there."""
+    """Preprocess: local steps on the samples of positive weight only."""
     x, _, _ = point(client, state, request)
     kept = client.batch.take(x.nonzero().squeeze(1))
     if not len(kept):
-        raise InputError(f"client {client.id} has no sample of positive weight to train on")
+        raise InputError(
+            f"client {client.id} has no sample of positive weight to train on; leave it out"
+        )
     trained = train(replace(client, batch=kept), state, request, shared)
     return trained._replace(scalars={**trained.scalars, "kept": len(kept)})

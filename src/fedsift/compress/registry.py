@@ -54,11 +54,15 @@ def from_spec(spec: Mapping[str, int | str]) -> Compressor:
     sizes = {key: value for key, value in spec.items() if key != "name"}
     wrong = [key for key, value in sizes.items() if type(value) is not int]
     if wrong:
-        raise InputError(f"a compressor's spec has {wrong[0]!r} that is not an integer")
+        raise InputError(
+            f"{wrong[0]!r} of a compressor's spec is not an integer; send what `spec` returns"
+        )
     try:
         return _row(spec.get("name")).kind(**sizes)
     except TypeError as error:
-        raise InputError(f"a compressor's spec has the wrong keys {sorted(spec)}") from error
+        raise InputError(
+            f"a compressor's spec has the wrong keys {sorted(spec)}; send what `spec` returns"
+        ) from error
 
 
 def feedback_for(compressor: Compressor) -> Feedback:
@@ -69,5 +73,5 @@ def feedback_for(compressor: Compressor) -> Feedback:
 def _row(name: object) -> Row:
     row = COMPRESSORS.get(name) if isinstance(name, str) else None
     if row is None:
-        raise InputError(f"there is no compressor {name!r}, choose one of {', '.join(COMPRESSORS)}")
+        raise InputError(f"there is no compressor {name!r}; choose one of {', '.join(COMPRESSORS)}")
     return row

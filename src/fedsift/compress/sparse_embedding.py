@@ -70,5 +70,5 @@ def _check(x: Tensor, size: int, product: str) -> None:
     if x.ndim not in {1, 2} or len(x) != size or not x.is_floating_point():
         raise InputError(
             f"{product} needs a real tensor of shape [{size}] or [{size}, m] but was given"
-            f" {x.dtype} of shape {list(x.shape)}"
+            f" {x.dtype} of shape {list(x.shape)}; reshape or convert it"
         )

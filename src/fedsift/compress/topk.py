@@ -4,7 +4,7 @@
     ||g - C(g)||^2 <= (1 - k/d) ||g||^2
 
 Of equal magnitudes the one at the lower index goes first, on every device. NaN counts as infinite,
-so that a vector which has diverged is sent and seen, not held back.
+so that a diverged vector is sent and noticed, not hidden.
 """
 
 from __future__ import annotations

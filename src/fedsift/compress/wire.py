@@ -16,7 +16,7 @@ The data of a dense tensor or a sketch is row-major. A sparse vector has shape [
 strictly ascending, then k values. The indices are, whichever is shorter, k uint32, or by blocks of
 2^16: how many are in each block (uint32), then the last 16 bits of all k (uint16).
 
-Scalars are a flat JSON object in UTF-8, its bytes counted as a uint8 tensor of one dimension;
+Scalars are a flat JSON object in UTF-8, its bytes stored as a uint8 tensor of one dimension;
 values are bool, 64-bit int, float, str or null. NaN and infinities survive, as the literals `NaN`,
 `Infinity` and `-Infinity` of Python's json.
 
@@ -142,7 +142,7 @@ def decode(data: bytes | memoryview, limit: int | None = None) -> Payload | dict
         problem = "truncated" if len(body) < header.data_size else "followed by other bytes"
         raise WireError(
             f"a payload is {problem}: its header announces {header.data_size} bytes of data and"
-            f" {len(body)} came, send it again"
+            f" {len(body)} came; send it again"
         )
     if header.kind == SCALARS:
         return _load(bytes(body))
@@ -160,14 +160,14 @@ def _header(payload: Payload) -> _Header:
         return _header_of(SKETCH, payload.table, payload.length, payload.seed)
     if isinstance(payload, Tensor):
         return _header_of(DENSE, payload)
-    raise WireError(f"a {type(payload).__name__} cannot be encoded, give a payload or a mapping")
+    raise WireError(f"a {type(payload).__name__} cannot be encoded; give a payload or a mapping")
 
 
 def _header_of(kind: int, values: Tensor, *extras: int) -> _Header:
     if values.dtype not in CODES:
-        raise WireError(f"a tensor of {values.dtype} cannot be encoded, convert it to float32")
+        raise WireError(f"a tensor of {values.dtype} cannot be encoded; convert it to float32")
     if any(not 0 <= extra < 2**64 for extra in extras):
-        raise WireError(f"a length or seed in {extras} does not fit 64 bits, give another")
+        raise WireError(f"a length or seed in {extras} does not fit 64 bits; give another")
     return _checked(_Header(kind, values.dtype, tuple(values.shape), extras))
 
 
@@ -176,9 +176,11 @@ def _read_header(view: memoryview) -> _Header:
         raise WireError(f"a payload is truncated after {len(view)} bytes, send it again")
     magic, version, kind, code, ndim = PREFIX.unpack_from(view)
     if magic != MAGIC:
-        raise WireError(f"the bytes start with {magic!r} and are not a fedsift payload")
+        raise WireError(f"the bytes start with {magic!r}, so they are not a fedsift payload")
     if version != VERSION:
-        raise WireError(f"a payload has version {version}, this fedsift reads only {VERSION}")
+        raise WireError(
+            f"a payload has version {version}; this fedsift reads only version {VERSION}"
+        )
     if kind not in EXTRAS or code not in DTYPES:
         raise WireError(f"a payload has unknown kind {kind} or dtype {code}")
     fields = ndim + EXTRAS[kind]
@@ -193,7 +195,7 @@ def _checked(header: _Header) -> _Header:
     if ndim > MAX_DIMS or ndim != NDIM.get(header.kind, ndim):
         raise WireError(f"a payload of kind {header.kind} cannot have {ndim} dimensions")
     if header.kind == SCALARS and header.dtype != torch.uint8:
-        raise WireError(f"scalars come as {header.dtype}, they must be UTF-8 bytes")
+        raise WireError(f"scalars come as {header.dtype}; they must be UTF-8 bytes")
     if math.prod(max(n, 1) for n in header.shape) >= 2**63:  # even an empty one has strides
         raise WireError(f"a tensor of shape {header.shape} is too large for any machine")
     return header
@@ -234,7 +236,7 @@ def _unpack(view: memoryview, blocks: int, count: int) -> npt.NDArray[np.int64]:
         return np.frombuffer(rest, "<u4").astype(np.int64)
     if int(counts.sum()) != count:  # before anything of that size is made
         raise WireError(
-            f"the blocks of a sparse vector have {int(counts.sum())} indices, but it has {count}"
+            f"a sparse vector has {count} values but its blocks have {int(counts.sum())} indices"
         )
     low = np.frombuffer(rest, "<u2").astype(np.int64)
     return low + np.repeat(np.arange(blocks) << LOW_BITS, counts)
@@ -259,7 +261,7 @@ def _dump(scalars: Scalars) -> bytes:
 
 def _load(text: bytes) -> dict[str, Scalar]:
     try:
-        # Objects become tuples, so that repeated keys and nested objects can be told.
+        # Objects become tuples, so that repeated keys and nested objects are noticed.
         pairs = json.loads(text.decode(), object_pairs_hook=tuple)
     except (ValueError, RecursionError) as error:
         raise WireError("the scalars of a payload are not a JSON object in UTF-8") from error
@@ -272,10 +274,14 @@ def _load(text: bytes) -> dict[str, Scalar]:
 def _check_scalars(pairs: Iterable[tuple[str, Scalar]]) -> None:
     for key, value in pairs:
         if not isinstance(key, str) or not isinstance(value, bool | int | float | str | None):
-            raise WireError(f"scalar {key!r} is not a bool, int, float, str or None under a name")
+            raise WireError(
+                f"scalar {key!r} must have a str as its name and be a bool, int, float, str or None"
+            )
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise WireError(f"scalar {key!r} does not fit 64 bits, send it as a float or a string")
+            raise WireError(f"scalar {key!r} does not fit 64 bits; send it as a float or a string")
         try:
             f"{key}{value}".encode()
         except UnicodeEncodeError as error:
-            raise WireError(f"scalar {key!r} is text that UTF-8 cannot hold") from error
+            raise WireError(
+                f"scalar {key!r} cannot be encoded as UTF-8; send other text"
+            ) from error

@@ -1,4 +1,4 @@
-"""Labels that a person has corrected, put in the place of a client's own.
+"""Labels that a person has corrected, which replace a client's own.
 
 | column   | meaning                                              |
 |----------|------------------------------------------------------|

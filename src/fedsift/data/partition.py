@@ -1,4 +1,4 @@
-"""The table of partitions: who gets which samples. A new one is one function and one row.
+"""The table of partitions: which client gets which samples. A new one is one function and one row.
 
     iid         uniformly at random
     dirichlet   for each class c, shares p_c ~ Dir(α, ..., α) of its samples (Hsu et al., 2019)
@@ -26,7 +26,7 @@ _DIRICHLET_DRAWS = 100
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Samples to be split over clients, in random order: what a partition decides by.
+    """Samples to be split over clients, in random order, with what a partition needs to know.
 
     ``groups`` numbers the writers, where they are known; ``alpha`` is for ``dirichlet``,
     ``shards_per_client`` for ``shards``.
@@ -106,7 +106,7 @@ def shards(pool: Pool, generator: torch.Generator) -> list[Tensor]:
 
 
 def by_writer(pool: Pool, generator: torch.Generator) -> list[Tensor]:
-    """Deal whole writers at random, as many to each client (up to one)."""
+    """Deal whole writers at random, the same number to each client (or one more)."""
     if pool.groups is None:
         raise DataError("the data do not name the writers; choose another partition than 'writer'")
     names, index = torch.unique(pool.groups, return_inverse=True)

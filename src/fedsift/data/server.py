@@ -49,5 +49,5 @@ class ServerData:
 
     @property
     def noise_rate(self) -> float | None:
-        """None: only the sites could know."""
+        """None: only the sites could know it."""
         return None

@@ -92,7 +92,7 @@ def simulate(
     class_names: Sequence[str] | None = None,
     ids: Sequence[Sequence[Any]] | None = None,
 ) -> Simulation:
-    """Put clients into this process.
+    """Make a federation of clients in this process.
 
     ``clients`` and ``validation`` are pairs (inputs, labels) of tensors or arrays; the validation
     labels must be clean. Without a ``test`` pair the history shows the accuracy on validation data.
@@ -103,13 +103,15 @@ def simulate(
         raise DataError("there is no client; give at least one pair (inputs, labels)")
     flat = FlatModel(model)  # a copy in evaluation mode: the user's module stays as it is
     dtype = flat.initial().dtype
-    held = _pair(validation, dtype, "The validation set")
-    pairs = [_pair(pair, dtype, f"Client {m}") for m, pair in enumerate(clients)]
+    held = _pair(validation, dtype, "the validation set")
+    pairs = [_pair(pair, dtype, f"client {m}") for m, pair in enumerate(clients)]
     truths: list[Tensor | None] = [None] * len(pairs)
     if true_labels is not None:
         truths = [_labels(t, f"true_labels[{m}]") for m, t in enumerate(true_labels)]
     if len(truths) != len(pairs):
-        raise DataError(f"true_labels has {len(truths)} arrays for {len(pairs)} clients")
+        raise DataError(
+            f"true_labels has {len(truths)} arrays for {len(pairs)} clients; give one per client"
+        )
     members = [
         ClientData(x, y, t, torch.arange(y.numel()))
         for (x, y), t in zip(pairs, truths, strict=True)
@@ -117,10 +119,12 @@ def simulate(
     classes = _classes(flat, held[0])
     names = tuple(map(str, range(classes) if class_names is None else class_names))
     if len(set(names)) != classes:
-        raise DataError(f"class_names has {len(set(names))} names for {classes} classes")
+        raise DataError(
+            f"class_names has {len(set(names))} names for {classes} classes; give one per class"
+        )
     if ids is not None and [len(part) for part in ids] != [len(c) for c in members]:
         raise DataError("ids must have one list per client, with one id per sample")
-    tested = held if test is None else _pair(test, dtype, "The test set")
+    tested = held if test is None else _pair(test, dtype, "the test set")
     data = FederatedData("own data", members, held, tested, names)
     kept = None if ids is None else tuple(tuple(part) for part in ids)
     return Simulation(model, data, class_names is not None, kept)
@@ -189,7 +193,9 @@ def solve(
     only where it is shared.
     """
     if (x is None) != problem.x_is_private:
-        raise ConfigError("solve needs a start x where x is shared, and none where it is private")
+        raise ConfigError(
+            "solve needs a start x if x is shared, and no x if it is private; add or remove x"
+        )
     server = Server(problem, validation, cohort, min_clients, seed)
     algorithm = CommFedBiO(estimator, local, outer)
     state = ServerState(aligned(y), None if x is None else aligned(x))
@@ -223,7 +229,9 @@ def _tensor(values: Any, what: str) -> Tensor:
     try:
         return aligned(torch.from_numpy(np.array(values)))
     except (TypeError, ValueError):
-        raise DataError(f"{what} that are no array of numbers; give a tensor or an array") from None
+        raise DataError(
+            f"{what} that are not an array of numbers; give a tensor or an array"
+        ) from None
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
     summary.json                 `calibration`; `sites`, counts only, where `share_summary` is set
     clients/<id>/audit.json      the site's own: summary and, for images, its worst labels
 
-A run folder does not hold samples: they are loaded again by `config.toml`.
+A run folder does not hold samples: they are loaded again as `config.toml` says.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class FinishedRun:
         if len(weights) != len(self.data.clients[client]):
             raise InputError(
                 f"client {client} of {self.folder} has {len(weights)} weights for "
-                f"{len(self.data.clients[client])} samples; the data changed since the run"
+                f"{len(self.data.clients[client])} samples; the data have changed, so "
+                "make the run again"
             )
         y = self.model.initial()
         ids = self.data.clients[client].ids.tolist()
@@ -116,7 +117,7 @@ def open_run(folder: Path) -> FinishedRun:
     except (OSError, SafetensorError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(
-            f"{folder / 'model.safetensors'} is not the model of this run ({reason}); run it again"
+            f"{folder / 'model.safetensors'} is not this run's model ({reason}); make the run again"
         ) from None
     flat = FlatModel(module)
     if (known := summary.get("calibration")) is not None:
@@ -147,17 +148,17 @@ def _read_weights(path: Path) -> Tensor:
     try:
         column = pd.read_parquet(path, columns=["weight"])["weight"]
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{path} cannot be read ({error}); run it again") from None
+        raise InputError(f"{path} cannot be read ({error}); make the run again") from None
     return torch.from_numpy(column.to_numpy(copy=True))
 
 
 def _read_summary(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise InputError(f"{path.parent} is not a finished run; give the folder of one")
+        raise InputError(f"{path.parent} is not the folder of a finished run; give one that is")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise InputError(f"{path} is not valid JSON; run it again")
+        raise InputError(f"{path} is not valid JSON; make the run again")
     return value

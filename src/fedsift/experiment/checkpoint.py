@@ -1,4 +1,4 @@
-"""A checkpoint: all state of a run in one safetensors file, so that it is whole or not there.
+"""A checkpoint: all state of a run in one safetensors file, so that it is complete or absent.
 
 Tensors: ``server/*``, ``solver/*`` and ``client/<id>/*``. The header's metadata is JSON: the next
 round, the scalars of the solver, the traffic, what versions clients have, a fingerprint of the

@@ -145,7 +145,7 @@ def from_mapping(values: Mapping[str, Any], where: str) -> Config:
 def from_file(path: Path, changes: Mapping[str, Any], where: str) -> Config:
     """Make a configuration from a TOML file and changes to it, which may name another method.
 
-    Errors start with the file's name or with ``where``, whichever is at fault.
+    Errors start with the file's name or with ``where``, whichever has the error.
     """
     read = read_toml(path)
     with _blame(str(path)):
@@ -178,7 +178,9 @@ def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
             if keys is value and table != name:
                 raise ConfigError(f"key '{key}' is in table [{name}]; move it to [{table}]")
             if key in flat:
-                raise ConfigError(f"key '{key}' is given twice, in a table and without; drop one")
+                raise ConfigError(
+                    f"key '{key}' is given twice, inside and outside a table; remove one"
+                )
         flat |= keys
     return flat
 
@@ -190,7 +192,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ConfigError(f"there is no file {path}; give the path of a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path} cannot be read as TOML: {error}") from None
+        raise ConfigError(f"{path} cannot be read as TOML ({error}); give a TOML file") from None
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -212,7 +214,7 @@ def _papers_rho(split: str) -> float | tuple[float, float]:
 
 @contextmanager
 def _blame(where: str) -> Iterator[None]:
-    """Put the place of a fault before its sentence."""
+    """Put the place of an error before its sentence."""
     try:
         yield
     except ConfigError as error:

@@ -33,7 +33,7 @@ RATES = (1.0, 10.0, 100.0, 1000.0)
 OF_THE_PAPER = ("iter-topk", "iter-sketch", "non-iter")
 PAPER_PLAIN = {"outer_decay": 0, "self_paced": 0.0, "head_start": 0, "bootstrap": 0.0}
 BASELINES = ("fedavg", "oracle", "focus", "preprocess")
-DECIDED = {  # by the figure or by an option of its own, so that a run's name tells them
+DECIDED = {  # by the figure or by an option of its own, so that a run's name shows them
     "dataset": "--datasets",
     "split": "--splits",
     "method": "--methods",
@@ -89,7 +89,7 @@ SCALES = {
         {"rounds": 60, "eval_every": 5},
         {
             "cifar10": {"rounds": 40},
-            # The paper's 350 writers have some 5,300 images a client in the hub's file.
+            # The paper's 350 writers have some 5,300 images per client in the hub's file.
             "femnist": {"rounds": 40, "samples_per_client": 500, "validation_size": 500},
         },
         seeds=(0, 1),
@@ -101,7 +101,7 @@ PAPER_STEPS = {  # Section 5: "the learning rate as 0.01", minibatches of 256, a
 
 
 def data_for(figure: str, scale: str) -> tuple[str, ...]:
-    """Return a figure's datasets; at quick scale the embedded digits where they are not at hand."""
+    """Return a figure's datasets; at quick scale the embedded digits where they are missing."""
     wanted = FIGURES[figure].datasets
     here = {row.name for row in available() if row.where == "path"}
     return ("digits",) if scale == "quick" and not here.issuperset(wanted) else wanted
@@ -124,14 +124,14 @@ def plan(
     drawn, sizes = FIGURES[figure], SCALES[scale]
     given = dict(settings or {})
     for key in given.keys() & DECIDED.keys():
-        raise ConfigError(f"--set {key} would mix runs up; it is decided by {DECIDED[key]}")
+        raise ConfigError(f"--set {key} would mix up the runs; use {DECIDED[key]} instead")
     datasets = _known("--datasets", datasets or data_for(figure, scale), DATASETS)
     splits = _known("--splits", splits or tuple(SPLITS), SPLITS)
     methods = _known("--methods", methods or drawn.methods, METHODS)
     _check_methods(figure, methods)
     if strange := [rate for rate in rates if rate not in drawn.rates]:
         known = ", ".join(f"{rate:g}" for rate in drawn.rates)
-        raise ConfigError(f"--rates has {strange[0]:g}; {figure} has {known}")
+        raise ConfigError(f"--rates has {strange[0]:g}; {figure} has only {known}")
     for key in given:
         if not any(key in method_keys(method) for method in methods):
             raise unread(key, *methods)

@@ -41,7 +41,7 @@ class Progress:
 
 
 def progress_of(job: Job, out: Path) -> Progress:
-    """Say how far a run is; another configuration in its folder is an error."""
+    """Return how far a run is; another configuration in its folder is an error."""
     folder, total = RunFolder(run_folder(job, out)), job.config.rounds
     if not folder.config.exists():
         return Progress(0, total, finished=False)

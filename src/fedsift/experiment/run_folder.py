@@ -1,4 +1,4 @@
-"""The run folder: what a run leaves behind.
+"""The run folder: the files of a run.
 
     config.toml                  every key, defaults written out
     rounds.jsonl                 a line per round
@@ -73,7 +73,7 @@ class RunFolder:
         if len(lines) < count:
             raise InputError(
                 f"{self.rounds} has {len(lines)} rounds but the checkpoint has {count}; the run "
-                "cannot be resumed, start it anew in another folder"
+                "cannot be resumed; start a new one with another --out"
             )
         kept = lines[:count]
         write_text(self.rounds, "".join(line + "\n" for line in kept))

@@ -69,9 +69,9 @@ class Setup:
         return self._inspect(client)["average"].cpu()
 
     def agreement(self, client: int) -> Tensor:
-        """Return how far the model shares a client's labels, averaged over rounds.
+        """Return how far the model agrees with a client's labels, averaged over rounds.
 
-        A method that does not measure it has only its weights to say so.
+        For a method that does not measure it, these are the weights.
         """
         kept = self._inspect(client)
         return kept.get("agreement", kept["average"]).cpu()
@@ -171,7 +171,7 @@ def _check_cohort(config: Config, clients: int) -> None:
     asked = config.cohort or clients
     if config.min_clients > asked:
         raise ConfigError(
-            f"min_clients is {config.min_clients} but {asked} clients are asked; lower it"
+            f"min_clients is {config.min_clients} but a round has {asked} clients; lower it"
         )
 
 
@@ -186,7 +186,9 @@ def _clean_only(clients: Sequence[ClientData]) -> list[ClientData]:
             raise DataError("the oracle needs the true labels; use it on simulated noise only")
         good = client.labels == client.true_labels
         if not bool(good.any()):
-            raise DataError(f"client {m} has no correctly labelled sample for the oracle")
+            raise DataError(
+                f"client {m} has no correctly labelled sample; lower rho for the oracle"
+            )
         part = (client.inputs[good], client.labels[good], client.true_labels[good])
         kept.append(ClientData(*part, client.ids[good]))
     return kept

@@ -6,7 +6,7 @@ Theorem 2     ‖S_1ᵀω̂ − v*‖ ≤ ε‖v*‖ with r_1 = O(ε⁻²) and r
 Section 5     "the gradient ∇q(v) is highly sparse in experiments, whereas the Hessian matrix
               itself is much denser": the share of the squared norm that is in the k largest
               entries of ∇²_yy G v, of ∇q(v), of a column of ∇²_yy G and of all of it, at a trained
-              network small enough to write its Hessian down.
+              network small enough to form its Hessian.
 
 All errors are relative: ‖v − v*‖ / ‖v*‖.
 """

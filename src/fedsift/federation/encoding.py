@@ -43,12 +43,12 @@ class RequestId:
     action: str
 
     def encode(self) -> bytes:
-        """Return it as JSON."""
+        """Return the id as JSON."""
         return json.dumps(vars(self), sort_keys=True).encode()
 
     @classmethod
     def decode(cls, parts: Mapping[str, bytes]) -> RequestId:
-        """Read it from a message."""
+        """Read the id from a message."""
         try:
             found = cls(**json.loads(parts[REQUEST_ID].decode()))
             texts, numbers = (found.run, found.action), (found.round, found.number)
@@ -56,7 +56,9 @@ class RequestId:
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
             fits = False
         if not fits:
-            raise WireError("a message does not identify its request, so it is not fedsift's")
+            raise WireError(
+                "a message does not identify its request, so it does not come from fedsift"
+            )
         return found
 
 
@@ -89,7 +91,9 @@ def decode_request(
     arrays, scalars = _arrays(parts), _scalars(parts)
     action, number = scalars.pop("action", None), scalars.pop("round", None)
     if action not in ACTIONS or type(number) is not int:
-        raise WireError(f"a request asks for '{action}' in round {number}; no client can do that")
+        raise WireError(
+            f"a request has the action {action!r} and the round {number!r}; one is unknown"
+        )
     whole: dict[str, Payload] = {}
     now = dict(kept)
     for label, array in arrays.items():
@@ -161,7 +165,7 @@ def _arrays(parts: Mapping[str, bytes]) -> dict[str, Payload]:
             continue
         value = wire.decode(data)
         if isinstance(value, dict):
-            raise WireError(f"'{name}' is a set of scalars and not an array")
+            raise WireError(f"'{name}' is a set of scalars, not an array")
         arrays[name] = value
     return arrays
 

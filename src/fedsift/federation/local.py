@@ -3,7 +3,7 @@
 What the cohort has to compute along one direction v is done in one pass over all its samples where
 the mathematics allows it (``pooled``); the numbers differ in rounding only.
 
-Clients are answered in the order of their ids and draw their randomness from (seed, round, client,
+Clients reply in the order of their ids and draw their randomness from (seed, round, client,
 purpose), so results do not depend on the order in which they are named.
 """
 
@@ -20,8 +20,6 @@ from fedsift.errors import InputError
 from fedsift.federation.pooled import pooled
 from fedsift.messages import ClientId, Reply, Request, Snapshot, Traffic, Versioned
 from fedsift.problem import Problem
-
-_KEPT = ("x", "average", "agreement", "memory")  # not y: every round sends it
 
 
 class LocalFederation:
@@ -99,7 +97,7 @@ class LocalFederation:
         return replies
 
     def _forget_last_round(self, k: int, clients: Sequence[ClientId]) -> None:
-        """Drop the models of past rounds: memory is for a cohort, not for all who took part."""
+        """Drop the models of past rounds: memory is for one cohort, not for all clients."""
         last, members = self._round
         if k != last:
             for client in members & self.states.keys():

@@ -1,8 +1,8 @@
-"""Clients elsewhere: requests go out as messages, replies come back or do not.
+"""Clients elsewhere: requests go out as messages, and replies may come back.
 
 ``RemoteFederation`` is written against ``Transport``, so that an engine is one small adapter. What
 comes back is matched with what was sent, first by the transport's message id, then by the
-``RequestId`` inside; a client that is silent, fails, or answers another request becomes an error
+``RequestId`` inside; a client that is silent, fails, or replies to another request becomes an error
 reply and is named in the round's events.
 
 Node ids are the transport's own addresses (Flower's SuperNodes); client ids are the sites' numbers.
@@ -39,7 +39,7 @@ HELLO_INTERVAL = 1.0  # seconds, at least, between two attempts to reach clients
 
 @dataclass(frozen=True)
 class RawReply:
-    """What came back to a message: the parts of a reply, or the reason why there are none."""
+    """What came back for a message: the parts of a reply, or the reason why there are none."""
 
     reply_to: str
     parts: Parts | None
@@ -130,8 +130,8 @@ class RemoteFederation:
             if self._clock() >= end:
                 raise TooFewClients(
                     f"{len(self._nodes)} of {clients} clients had connected after "
-                    f"{self.timeouts.connect:g} s{f' ({last_error})' if last_error else ''}; let "
-                    "them join and start again"
+                    f"{self.timeouts.connect:g} s{f' ({last_error})' if last_error else ''}; "
+                    "let the others join and start again"
                 )
             self._sleep(max(self.timeouts.poll, HELLO_INTERVAL))
         self.sizes = dict(sorted(self.sizes.items()))
@@ -177,7 +177,7 @@ class RemoteFederation:
         if isinstance(found, str):
             found = Reply(client, self.sizes[client], error=found)
         if found.error is not None:
-            self.versions.pop(client, None)  # unknown what it has: the next request goes whole
+            self.versions.pop(client, None)  # what it has is unknown: the next goes whole
         elif versions:
             self.versions[client] = versions
         return found

@@ -70,7 +70,7 @@ def connect(folder: Path) -> Connection:
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
-    """Start the site's process; one that finds another in its folder ends by itself."""
+    """Start the site's process; one that finds another in its folder exits by itself."""
     how = json.loads((folder / "site.json").read_text(encoding="utf-8"))
     with (folder / "site.log").open("ab") as log:
         process = subprocess.Popen(

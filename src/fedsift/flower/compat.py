@@ -26,7 +26,7 @@ def check_version(installed: str) -> None:
     if ".".join(installed.split(".")[:2]) not in TESTED:
         raise InputError(
             f"Flower {installed} is installed but fedsift was tested with {', '.join(TESTED)} "
-            "only; pip install 'fedsift[flower]'"
+            "only; run pip install 'fedsift[flower]'"
         )
 
 

@@ -36,7 +36,7 @@ START = 240.0  # seconds for a server to listen
 def check_installed() -> None:
     """Refuse to go on without Flower, or with a version that fedsift was not tested with."""
     if find_spec("flwr") is None:
-        raise InputError("this command needs Flower; pip install 'fedsift[flower]'")
+        raise InputError("this command needs Flower; run pip install 'fedsift[flower]'")
     import_module("fedsift.flower.compat")
 
 

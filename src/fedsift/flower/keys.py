@@ -6,7 +6,7 @@
     sites/<name>, <name>.pub  EC P-384 pair of a site's SuperNode, in OpenSSH's format
 
 Private files have permissions 600. Existing files stay: a second call only adds what is missing.
-For production bring your own files under the same names.
+For production put your own files there under the same names.
 """
 
 from __future__ import annotations

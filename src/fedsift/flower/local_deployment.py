@@ -1,11 +1,11 @@
-"""A local trial federation: server and sites on loopback, by the commands a person would type.
+"""A local trial federation: server and sites on loopback, started as a person would start them.
 
 For tests, benchmarks, and whoever wants to try a deployment before doing it on several machines:
 
     with LocalDeployment(Path("trial"), ["0.npz", "1.npz"]) as federation:
         federation.submit("digits.toml", Path("runs/digits"))
 
-Whatever it started ends with it: at the end of the ``with`` block, and on Linux also when the
+What it started is terminated: at the end of the ``with`` block, and on Linux also when the
 process that started it is killed.
 """
 

@@ -1,7 +1,7 @@
 """A run submitted: ``flwr run`` starts it, and its log carries progress and the run folder.
 
-The log is the only channel that Flower has from a server app to who submitted it. If it breaks off
-because the server is being restarted, it is read again from its start.
+The log is Flower's only channel from a server app to the command that submitted it. If it breaks
+off because the server is being restarted, it is read again from its start.
 """
 
 from __future__ import annotations

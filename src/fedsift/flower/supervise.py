@@ -1,4 +1,4 @@
-"""Keep programs running: restart each with back-off when it ends, stop all together."""
+"""Keep programs running: restart each with back-off when it ends, and stop all together."""
 
 from __future__ import annotations
 

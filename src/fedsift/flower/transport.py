@@ -1,7 +1,7 @@
 """``Transport`` over Flower's Grid.
 
 A message is one Flower message of type ``query`` with one ConfigRecord of bytes. Flower's own
-``send_and_receive`` polls for replies every 3 s; here the federation polls as often as it likes.
+``send_and_receive`` polls for replies every 3 s; here the federation decides how often to poll.
 """
 
 from __future__ import annotations

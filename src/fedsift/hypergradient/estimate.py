@@ -47,7 +47,7 @@ class CurvatureSettings:
 class SolverState:
     """What an estimator keeps between rounds.
 
-    ``fresh`` is True until clients have been asked: any error that they kept from before is void.
+    ``fresh`` is True until clients have been asked: any error that they kept before is invalid.
     ``sent`` is the v that clients have, ``version`` its number (single-loop only).
     """
 

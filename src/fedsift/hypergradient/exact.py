@@ -1,4 +1,4 @@
-"""The reference: solve (∇²_yy G) v = ∇_y F as well as it can be solved, whatever it costs.
+"""The reference: solve (∇²_yy G) v = ∇_y F as exactly as possible, at any cost.
 
 A dense solve when d is small (d exchanges to fetch the matrix), conjugate gradients otherwise (one
 exchange per iteration). Nothing is compressed. Meant for tests and for measuring other estimators.

@@ -41,7 +41,7 @@ from fedsift.messages import Answers, Cohort, sample_cohort
 
 @dataclass(frozen=True)
 class Constant:
-    """α_i = step; the last iterate is the answer."""
+    """α_i = step; the last iterate is the result."""
 
     step: float
 

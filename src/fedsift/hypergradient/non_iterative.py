@@ -91,8 +91,7 @@ class NonIterative:
             raise InputError(f"the system '{self.system}' is unknown; use one of {SYSTEMS}")
         if self.r1 < 1 or self.r2 < self.r1:
             raise InputError(
-                f"r1 = {self.r1} and r2 = {self.r2} do not fit: the sketched system needs "
-                "r2 >= r1 >= 1 equations"
+                f"r1 is {self.r1} and r2 is {self.r2}; the sketched system needs r2 >= r1 >= 1"
             )
 
     @staticmethod

@@ -18,7 +18,7 @@ from fedsift.messages import Cohort, Request, scalars_of
 class Compression:
     """How a client compresses its product.
 
-    ``compressor`` is its spec as JSON, ``step`` the solver's α; ``fresh`` voids the error that the
+    ``compressor`` is its spec as JSON, ``step`` the solver's α; ``fresh`` drops the error that the
     client has kept.
     """
 
@@ -39,7 +39,7 @@ class Compression:
         except ValueError:
             spec = None
         if not isinstance(spec, dict):
-            raise InputError("a request describes its compressor by something else than JSON")
+            raise InputError("the compressor of a request is not described in JSON")
         return feedback_for(from_spec(spec))
 
 

@@ -8,7 +8,7 @@ sample_losses    losses of single samples, agreement with their labels
 flat_model       any ``nn.Module`` as a function of a flat vector; stacked_model: several at once
 networks         the networks of the experiments
 reweighting      noisy labels, the paper's problem; bootstrap: our addition to its loss
-quadratic        closed-form answers, for tests
+quadratic        closed-form solutions, for tests
 loss_pair        a user's own two losses
 """
 

@@ -7,7 +7,7 @@ Gauss-Newton is positive semidefinite for any network, because Q is for a convex
 Hessian of a network is not, and the linear system that defines v may then have no minimiser. Both
 agree where the outputs are linear in y.
 
-Each comes in two makes with equal products. ``once`` shares nothing between products and costs
+Each comes in two forms with equal products. ``once`` shares nothing between products and costs
 nothing to make. ``repeated`` linearises first: what does not depend on v is computed when it is
 made, which pays from the third to the tenth product on for the paper's CNN and never for a network
 that is faster than its tracing, half a second (``make bench`` measures it).
@@ -77,7 +77,7 @@ def push(problem: Composite, y: Tensor, batch: Any, v: Tensor) -> Tangent:
 
 
 def along(problem: Composite, y: Tensor, batch: Any, v: Tensor) -> Tangent:
-    """Compute outputs and J v only: a third of the memory of ``push``, and no way back."""
+    """Compute outputs and J v only: a third of the memory of ``push``, and no Jᵀ."""
     outputs, tangent = jvp(lambda y_: problem.outputs(y_, batch), (y,), (v,))[:2]
 
     def pull(u: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ def gauss_newton_repeated(
 
 @dataclass(frozen=True)
 class OperatorMakes:
-    """The two makes of one operator."""
+    """The two forms of one operator."""
 
     once: Callable[[Problem, Tensor, Tensor, Any, float], Operator]
     repeated: Callable[[Problem, Tensor, Tensor, Any, float], Operator]

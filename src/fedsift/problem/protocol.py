@@ -22,7 +22,7 @@ from torch import Tensor
 
 
 class Batch(Protocol):
-    """LabelledBatch of one client; a part of them is a batch again."""
+    """Samples of one client; a part of them is a batch again."""
 
     def __len__(self) -> int: ...
 
@@ -35,7 +35,7 @@ AnyBatch = TypeVar("AnyBatch", bound=Batch)
 
 
 class Problem(Protocol):
-    """Two losses, and what the outer variable may be."""
+    """Two losses, and which values the outer variable may have."""
 
     @property
     def x_is_private(self) -> bool:

@@ -1,4 +1,4 @@
-"""A federated bilevel problem with closed-form answers, for tests and for measuring errors.
+"""A federated bilevel problem with closed-form solutions, for tests and for measuring errors.
 
     g_m(x, y) = ½ yᵀ A_m y − yᵀ (B_m x + c_m)       F(x, y) = ½ ‖y − t‖² + ρ/2 ‖x‖²
 
@@ -34,13 +34,13 @@ class QuadraticClient:
         return self.num_samples
 
     def take(self, positions: Tensor) -> QuadraticClient:
-        """Return the same quadratic, representing as many samples: it has no single ones."""
+        """Return the same quadratic, representing as many samples: it has no single samples."""
         return replace(self, num_samples=len(positions))
 
 
 @dataclass(frozen=True)
 class Quadratic:
-    """The two losses and their exact answers."""
+    """The two losses and their exact solutions."""
 
     target: Tensor
     ridge: float

@@ -3,7 +3,7 @@
 | function          | gives                                                               |
 |-------------------|---------------------------------------------------------------------|
 | `sample_losses`   | ℓ(y; s_j) of every sample                                           |
-| `histogram`       | how many losses fall into each bin: all of them that leaves a site  |
+| `histogram`       | how many losses fall into each bin: only these counts leave a site  |
 | `keep_below`      | 1 where ℓ_j is at most a threshold, else 0                          |
 | `label_agreement` | p(label) / (p(label) + the largest other p), below ½ exactly where  |
 |                   | another class is more probable; from logits                         |

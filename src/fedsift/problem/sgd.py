@@ -63,7 +63,7 @@ def stacked_sgd(
     """Do ``local_sgd`` for several clients (x_m, batch_m, generator) at once.
 
     Their batches have equal lengths; the result differs in rounding only. None where the problem
-    does not want it.
+    has no stacked form.
     """
     drawn = [_minibatches(len(batch), local, source, y.device) for _, batch, source in clients]
     ys, losses = y.expand(len(clients), -1).clone(), []

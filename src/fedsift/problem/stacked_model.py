@@ -3,8 +3,8 @@
     [C, B, channels, h, w]  as  [B, C channels, h, w],  convolved in C groups       before Flatten
     [C, B, features]        times  [C, features, out]                               after it
 
-A client's batch in a small network keeps a processor busy for microseconds an operation, hardly
-longer than it takes to start one: a hundred of them in one call take a quarter of the time. Where
+A client's batch in a small network keeps a processor busy for microseconds per operation, hardly
+longer than it takes to start one: a hundred batches in one call take a quarter of the time. Where
 a batch alone is large enough, grouped convolutions are slower than plain ones.
 """
 
@@ -28,8 +28,8 @@ POOLING = (nn.MaxPool2d, nn.AvgPool2d)
 def stacked_model(model: FlatModel, inputs: Tensor) -> Callable[[Tensor], Tensor] | None:
     """Return Y [C, d] -> outputs [C, B, out] at inputs [C, B, ...].
 
-    None for a network that is no plain sequence of known layers, for inputs that are neither rows
-    nor images with channels, and where a batch is too large to gain by it.
+    None for a network that is not a plain sequence of known layers, for inputs that are neither
+    rows nor images with channels, and where a batch is too large to gain by it.
     """
     layers = _layers(model, images=inputs.ndim == 5) if inputs.ndim in (3, 5) else None
     count, size = inputs.shape[:2]
@@ -95,7 +95,7 @@ def _layers(model: FlatModel, *, images: bool) -> list[tuple[str, nn.Module]] | 
 
 
 def _in_order(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Return the layers of a sequence with their names; one that occurs twice is there twice."""
+    """Return the layers of a sequence with their names; one that occurs twice is listed twice."""
     return [(name, layer) for name, layer in module._modules.items() if layer is not None]
 
 

@@ -20,7 +20,7 @@ from fedsift.report.runs import Run
 
 SETTING_TABLES = ("data", "model")
 NOT_COMPARED = ("method", "seed", "device", "eval_every", "checkpoint_every")
-NAMED_KEYS = 3  # beyond this many differences a list of them is no name
+NAMED_KEYS = 3  # beyond this many differences a list of them is not a name
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ def settings(runs: Iterable[Run]) -> list[Setting]:
     found = []
     for dataset in dict.fromkeys(run.dataset for run in runs):
         on_dataset = [run for run in runs if run.dataset == dataset]
-        for detail, members in _told_apart(on_dataset, SETTING_TABLES):
+        for detail, members in _split_by_keys(on_dataset, SETTING_TABLES):
             found.append(Setting(dataset, detail, _variants(members, palette)))
     return found
 
@@ -90,14 +90,14 @@ def settings(runs: Iterable[Run]) -> list[Setting]:
 def _variants(runs: Sequence[Run], palette: Mapping[str, str]) -> tuple[Variant, ...]:
     variants = []
     for method in dict.fromkeys(run.method for run in runs):
-        groups = _told_apart([run for run in runs if run.method == method])
+        groups = _split_by_keys([run for run in runs if run.method == method])
         for number, (detail, members) in enumerate(groups):
             style = palette[method], dash(method, number)
             variants.append(Variant(method, detail, tuple(members), *style))
     return tuple(variants)
 
 
-def _told_apart(runs: list[Run], tables: tuple[str, ...] = ()) -> list[tuple[str, list[Run]]]:
+def _split_by_keys(runs: list[Run], tables: tuple[str, ...] = ()) -> list[tuple[str, list[Run]]]:
     """Split runs by their configuration; name each part by the keys in which the parts differ."""
     flat = [_flatten(run.config, tables) for run in runs]
     keys = dict.fromkeys(key for config in flat for key in config)

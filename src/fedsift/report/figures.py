@@ -159,7 +159,7 @@ def _line_chart(setting: Setting, spec: LineSpec, key: str) -> Chart | None:
 
 
 def _curve(rounds: pd.DataFrame, spec: LineSpec) -> pd.DataFrame:
-    """Return the points that are known; rounds without an evaluation are bridged."""
+    """Return the points that are known; rounds without an evaluation are skipped."""
     return pd.DataFrame({"x": spec.x(rounds), "y": spec.y(rounds)}).dropna()
 
 

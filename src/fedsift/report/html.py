@@ -1,4 +1,4 @@
-"""Write the report: one HTML file that needs nothing but itself.
+"""Write the report: one HTML file that needs no other file.
 
 All that comes from a run folder is text to the template, which escapes it; the only markup passed
 in is the SVG of `figures.py`.
@@ -125,7 +125,7 @@ def _noise(runs: Sequence[Run]) -> str:
 
 
 def _events(setting: Setting) -> list[Event]:
-    """Gather events by run and sentence, so that one repeated each round takes one line."""
+    """Group events by run and sentence, so that an event of every round takes one line."""
     rounds: dict[tuple[str, str], list[str]] = {}
     for name, _, run in setting.runs:
         for number, texts in zip(run.rounds["round"], run.rounds["events"], strict=True):

@@ -86,7 +86,9 @@ def select(name: str, results: Path) -> list[Curve]:
     """Return the curves of a figure."""
     curves = LAYOUTS[name].select(load_curves(results))
     if not curves:
-        raise InputError(f"{results} has no results for {name}; make some with `reproduce {name}`")
+        raise InputError(
+            f"{results} has no results for {name}; `fedsift reproduce {name}` makes some"
+        )
     return curves
 
 

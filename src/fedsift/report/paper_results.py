@@ -100,7 +100,7 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError:
         raise InputError(f"{path} is not valid JSON; remove it and make the run again") from None
     if not isinstance(run, dict):
-        raise InputError(f"{path} holds no JSON object; remove it")
+        raise InputError(f"{path} is not a JSON object; remove it")
     return run
 
 
@@ -126,7 +126,7 @@ def _place(known: Mapping[str, str] | Sequence[str], name: str) -> int:
 
 
 def over_seeds(values: Sequence[float], form: str) -> str:
-    """Return the mean, and in brackets from where to where, if that shows."""
+    """Return the mean, and in brackets the lowest and highest value, if they differ as printed."""
     if not values:
         return "–"
     low, high = format(min(values), form), format(max(values), form)

@@ -124,7 +124,7 @@ def _read_config(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path} is not valid TOML: {error}; repair it") from error
+        raise InputError(f"{path} is not valid TOML ({error}); repair it") from error
 
 
 def _read_summary(path: Path) -> dict[str, Any] | None:
@@ -174,7 +174,7 @@ def _parse_object(text: bytes, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{where} is not valid JSON; repair or remove it") from error
     if not isinstance(value, dict):
-        raise InputError(f"{where} holds no JSON object; repair or remove it")
+        raise InputError(f"{where} is not a JSON object; repair or remove it")
     return value
 
 
@@ -197,7 +197,7 @@ def _read_client(path: Path) -> pd.DataFrame:
     if missing:
         raise InputError(f"{path} has no column {missing[0]}; repair or remove it")
     if not pd.api.types.is_numeric_dtype(frame["weight"]):
-        raise InputError(f"{path} has weights that are no numbers; repair or remove it")
+        raise InputError(f"{path} has weights that are not numbers; repair or remove it")
     return frame.assign(client=path.parent.name)
 
 

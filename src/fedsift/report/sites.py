@@ -126,4 +126,4 @@ def _suspects(site: str, gallery: Iterable[Mapping[str, Any]]) -> Iterable[Suspe
 
 
 def _broken(path: Path) -> InputError:
-    return InputError(f"{path} is no audit; remove it or run again")
+    return InputError(f"{path} is not an audit; remove it or make the run again")

@@ -118,7 +118,7 @@ def _errors(
 
 
 def _reference(axes: Axes, found: Mapping[str, Any], key: str, slope: float, name: str) -> None:
-    """Draw what the theorem promises, from the first point on."""
+    """Draw the theorem's bound, from the first point on."""
     at, first = found[key], found["median"][0]
     line = [first * (x / at[0]) ** slope for x in at]
     axes.plot(at, line, color=GREY, linewidth=1, label=f"the bound's slope, {name}")

@@ -14,7 +14,7 @@ NOISE_TOLERANCE = 0.05  # the effective noise of two seeds differs a little; mor
 
 
 def verdict(setting: Setting) -> str:
-    """Say how the runs of a setting ended."""
+    """Return how the runs of a setting ended."""
     scored = [v for v in setting.variants if v.mean("test_accuracy") is not None]
     sifters = [v for v in scored if v.method not in FIXED_WEIGHTS]
     if not scored:
@@ -75,7 +75,7 @@ def _gap(lead: Variant, oracle: Variant) -> str:
 
 
 def _status(variant: Variant, equal_rounds: bool) -> str:
-    """Say how far the runs came, where a reader would otherwise assume they are done."""
+    """Return how far the runs came, where a reader would otherwise assume that they are done."""
     open_runs = [run for run in variant.runs if not run.finished]
     if open_runs and len(variant.runs) == 1:
         return f" with {_rounds(open_runs[0].rounds_done)} done (unfinished)"

@@ -1,7 +1,7 @@
 """The site's host: ``client.answer`` with a journal.
 
-(run, round, number) identifies a request. The same request again gets the stored reply; one that
-the site has moved past, or the same with other content, is refused. State and reply are on disk
+(run, round, number) identifies a request. A repeated request gets the stored reply; a request of
+a past round, or a repeated one with other content, is refused. State and reply are on disk
 before the reply leaves, so that a crash at any point repeats nothing and loses nothing.
 
     <folder>/<run>/run.json                      the server's settings for the run
@@ -113,7 +113,9 @@ class Host:
         try:
             request_id = RequestId.decode(parts)
             if not RUN_NAME.fullmatch(request_id.run):
-                raise WireError(f"{request_id.run!r} is not a run name")
+                raise WireError(
+                    f"{request_id.run!r} is not a run name; use letters, digits, '-' and '_'"
+                )
             reply = self._handle(request_id, parts)
         except FedsiftError as error:
             reply = self._error(str(error))
@@ -137,10 +139,12 @@ class Host:
                 )
             return dict(done.answer)
         if run.journal.last is not None and key < run.journal.last.key:
-            raise InputError(f"round {request_id.round + 1} came late; the site is already further")
+            raise InputError(
+                f"a request of round {request_id.round + 1} is too late; the site has moved on"
+            )
         request, kept = decode_request(parts, run.kept)
         if (request.round, request.action) != (request_id.round, request_id.action):
-            raise WireError("a request contradicts its id in its round or action")
+            raise WireError("the round or the action of a request differs from its id")
         before = run.state
         reply, state = answer(run.client, before, request)
         encoded = encode_reply(reply)

@@ -1,4 +1,4 @@
-"""A site's journal of one run: one file per request, written whole or not at all.
+"""A site's journal of one run: one file per request, complete or absent.
 
     <run>/journal/<round>-<number>.safetensors
 

@@ -95,7 +95,7 @@ def stop(folder: Path, grace: float = GRACE) -> None:
         text = (folder / LOCK).read_text(encoding="utf-8")
         if passed > 2 * grace:
             raise RunError(
-                f"{folder} is still in use (process {text or 'unknown'}); end it by hand"
+                f"{folder} is still in use (process {text or 'unknown'}); terminate that process"
             )
         wanted = signal.SIGKILL if passed > grace else signal.SIGTERM
         if text.isdigit() and sent != wanted:

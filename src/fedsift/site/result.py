@@ -114,11 +114,13 @@ class SiteRun:
             path = self.folder / "clients" / str(client) / "weights.parquet"
             weights = pd.read_parquet(path)["weight"].to_numpy(copy=True)
         except (OSError, ValueError, KeyError) as error:
-            raise InputError(f"{self.folder} has no weights ({error}); run it again") from None
+            raise InputError(
+                f"{self.folder} has no weights ({error}); make the run again"
+            ) from None
         if len(weights) != len(labels):
             raise InputError(
                 f"{self.folder} has {len(weights)} weights for {len(labels)} samples; the data "
-                "changed since the run"
+                "have changed, so make the run again"
             )
         samples = inputs, labels, torch.from_numpy(weights)
         ids = sample_names(self.result.origin.data)
@@ -134,7 +136,9 @@ class SiteRun:
             module.load_state_dict(load_file(path))
         except (OSError, SafetensorError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
-            raise InputError(f"{path} is not the model of this run ({reason})") from None
+            raise InputError(
+                f"{path} is not the model of this run ({reason}); make the run again"
+            ) from None
         return inputs, labels, FlatModel(module)
 
 

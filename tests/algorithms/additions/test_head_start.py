@@ -73,7 +73,7 @@ def test_it_is_the_best_point_of_gradient_descent_on_the_other_half(noise, steps
     assert metrics["head_start_loss"] == pytest.approx(loss, rel=1e-4)
     torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-5)
     if noise:
-        assert 0 < t < steps - EVERY * PATIENCE  # it stopped before it learned the half by heart
+        assert 0 < t < steps - EVERY * PATIENCE  # it stopped before it memorised the half
 
 
 def test_halves_are_disjoint_and_all():

@@ -145,8 +145,8 @@ def test_decisions_come_out_as_corrected_labels(site, images):
     for index, action, label in asked:
         body = {"index": index, "version": 0, "action": action, "label": label, "tab": "t"}
         assert ask(site, "POST", "/api/decide", body=body)[0] == 200
-    told = json.loads(ask(site, "POST", "/api/export", body={})[2])
-    assert told == {
+    written = json.loads(ask(site, "POST", "/api/export", body={})[2])
+    assert written == {
         "path": str(site.folder / "corrected.parquet"),
         "decided": 4,
         "changed": 2,

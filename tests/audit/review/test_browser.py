@@ -88,7 +88,7 @@ def test_two_tabs_do_not_overwrite_each_other(site, open_page):
     assert text(two, "#progress-text") == "1 of 4 suspicious labels decided"
 
 
-def test_tabs_tell_each_other(site, open_page):
+def test_tabs_are_synchronised(site, open_page):
     one, two = open_page(site), open_page(site)
     press(one, "a")
     two.locator("#progress-text", has_text="1 of 4").wait_for()

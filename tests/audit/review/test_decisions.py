@@ -47,7 +47,7 @@ def test_a_tab_that_has_not_seen_the_latest_is_refused(decisions):
     assert states(decisions) == {3: ("keep", 0)}
 
 
-def test_undo_walks_back_step_by_step(decisions, path):
+def test_undo_goes_back_step_by_step(decisions, path):
     decisions.decide(3, 0, "keep", 0, "a")
     decisions.decide(3, 1, "relabel", 2, "a")
     decisions.decide(4, 0, "unusable", None, "a")
@@ -104,7 +104,7 @@ def test_one_review_at_a_time(decisions, path):
 
 
 @pytest.mark.parametrize(("index", "action"), [(10, "keep"), (-1, "keep"), (0, "explode")])
-def test_nonsense_is_refused(decisions, index, action):
+def test_unknown_actions_and_samples_are_refused(decisions, index, action):
     with pytest.raises(InputError, match="there is no"):
         decisions.decide(index, 0, action, None, "a")
     assert not decisions.decided
@@ -113,5 +113,5 @@ def test_nonsense_is_refused(decisions, index, action):
 def test_a_file_of_another_client_is_refused(decisions, path):
     decisions.decide(9, 0, "keep", 0, "a")
     decisions.close()
-    with pytest.raises(InputError, match="line 1, is no decision on this client"):
+    with pytest.raises(InputError, match="line 1, is not a decision on this client"):
         Decisions(path, 5)

@@ -1,8 +1,8 @@
 """A head start on the clean set (ours): steps at the server before round 0, without a byte sent.
 
-Half of the validation set is trained on; the other half says when to stop. On noisy labels a new
-model needs tens of rounds until its hypergradient means anything, with a head start a few. Only
-y_0 comes from it: the problem stays the same.
+Half of the validation set is trained on; the other half decides when to stop. On noisy labels a new
+model needs tens of rounds until its hypergradient carries information; with a head start, a few.
+Only y_0 comes from it: the problem stays the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fedsift.randomness import generator
 
 @dataclass(frozen=True)
 class HeadStart:
-    """Another algorithm from a better y_0: at most ``local.steps`` steps before its round 0."""
+    """An algorithm from a better y_0: at most ``local.steps`` steps before its round 0."""
 
     algorithm: Algorithm
     local: LocalSteps
@@ -44,7 +44,7 @@ class HeadStart:
         return RoundInfo({**info.metrics, **metrics}, info.events), state
 
     def take(self, server: Server, y: Tensor) -> tuple[Tensor, dict[str, float]]:
-        """Return the y of least loss on the half that it is not trained on, and that loss."""
+        """Return the y with the lowest loss on the half not trained on, and that loss."""
         part, rest = split_validation(server, HEAD_START_SHARE, "head start")
         source = generator(server.seed, "head start batches")
         best, lowest, best_at, done = y, _loss(server, y, rest), 0, 0

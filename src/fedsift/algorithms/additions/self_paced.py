@@ -1,4 +1,4 @@
-"""Self-paced settling of the weights (ours): the model's opinion replaces the falling outer step.
+"""Self-paced settling of weights (ours): the model's predictions replace the falling outer step.
 
     η_k = η_0 − τ (η_0 − η_0 / max(1, k / decay_after)),      τ = max(0, 1 − 10 e)
     x  += 2 c (η_0 − η_k) (t(a) − x)
@@ -7,13 +7,13 @@
 |--------|----------------|-------------------------------------------------------------------|
 | e      |                | the model's share of errors on the clean validation set           |
 | τ      | `trust`        | how far the model can be trusted                                  |
-| a      | `agreement`    | how far the model agrees with a label, in the mean over rounds    |
+| a      | `agreement`    | how far the model agrees with a label, the mean over rounds       |
 | t(a)   | `target`       | the weight that this agreement would give the sample              |
-| c      | `strength`     | 0: the step falls by the clock alone (τ = 1), nothing is pulled   |
+| c      | `strength`     | 0: the step falls with k alone (τ = 1), and nothing is pulled     |
 
-With a constant step the weights follow the noise of a small validation set. With this the
-hypergradient leads while the model is young, however many rounds that takes, and what it has
-taught the model settles the weights: a step of self-paced learning.
+With a constant step the weights follow the noise of a small validation set. Here the hypergradient
+moves the weights until the model is good, however many rounds that takes; then the model's own
+predictions settle them: a step of self-paced learning.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SelfPaced:
 def trust(server: Server, y: Tensor) -> float:
     """Return τ = max(0, 1 − 10 e), e being the share of clean samples that the model gets wrong.
 
-    1 for a problem without labels to be right or wrong about.
+    1 for a problem without labels.
     """
     problem, validation = server.problem, server.validation
     if not isinstance(problem, SampleWeighting):
@@ -76,7 +76,7 @@ def target(agreement: Tensor) -> Tensor:
 
 
 def pull(x: Tensor, agreement: Tensor, pace: float) -> Tensor:
-    """Return what to add to the weights for the model's own opinion of their labels."""
+    """Return what to add to the weights because of the model's agreement with their labels."""
     return 2 * pace * (target(agreement) - x)
 
 

@@ -1,6 +1,6 @@
 """The review page's web application.
 
-| request             | answer                                                      |
+| request             | reply                                                       |
 |---------------------|-------------------------------------------------------------|
 | GET /?token=T       | a cookie, then the page without the token in its address    |
 | GET /               | the page                                                    |
@@ -8,12 +8,13 @@
 | GET /api/samples    | all samples and decisions                                   |
 | GET /image/INDEX    | a sample as PNG                                             |
 | GET /fields/INDEX   | a sample's fields                                           |
-| POST /api/decide    | saves a decision; 409 if another tab was faster             |
-| POST /api/undo      | takes one back                                              |
+| POST /api/decide    | saves a decision; 409 if another tab decided first          |
+| POST /api/undo      | undoes one                                                  |
 | POST /api/export    | writes the corrected labels                                 |
 
-Nothing is answered without the token or the cookie, nor to a host name that is not loopback (a page
-elsewhere could point its own name here). A sample is named by a number, never by a path.
+A request without the token or the cookie is refused, and so is one for a host name that is not
+loopback (a page elsewhere could point its own name here). A sample is named by a number, never by a
+path.
 """
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ class Review:
         asked = await _body(request)
         index, version, action = (asked.get(k) for k in ("index", "version", "action"))
         if type(index) is not int or type(version) is not int or not isinstance(action, str):
-            raise InputError("a decision needs the numbers index and version, and an action")
+            raise InputError(
+                "a decision needs the numbers index and version and an action; reload the page"
+            )
         label = self._label(index, action, asked.get("label"))
         decision = self.decisions.decide(index, version, action, label, str(asked.get("tab")))
         return JSONResponse(asdict(decision))
@@ -165,7 +168,7 @@ class Review:
         return f"{COOKIE}_{request.url.port}"
 
     async def guard(self, request: Request, call: Call) -> Response:
-        """Let in who has the token, by a loopback name; add the headers to every answer."""
+        """Refuse requests without the token or by another name; add the headers to every reply."""
         host = request.headers.get("host", "").rpartition(":")[0]
         shown = request.query_params.get("token") or request.cookies.get(self._cookie(request), "")
         origin = request.headers.get("origin")
@@ -206,13 +209,13 @@ def application(review: Review) -> Starlette:
 
 async def _body(request: Request) -> dict[str, Any]:
     if int(request.headers.get("content-length", 0)) > BODY_LIMIT:
-        raise InputError("the request is too long")
+        raise InputError(f"the request is longer than {BODY_LIMIT} bytes; reload the page")
     try:
         value = await request.json()
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise InputError("the request must be a JSON object")
+        raise InputError("the request is not a JSON object; reload the page")
     return value
 
 

@@ -2,10 +2,10 @@
 
     {"sequence": 7, "index": 12, "version": 1, "action": "relabel", "label": 3, ...}
 
-The file only grows and every line is on disk before it is answered; a line that a crash cut off was
-never answered and is dropped. ``version`` counts the decisions on one sample: a tab that has not
-seen the latest one is refused, so that it cannot overwrite it. Undo is a line too: it puts back
-what was before. One process at a time holds the file.
+The file only grows, and every line is on disk before the page gets its reply; a line that a crash
+cut off got no reply and is dropped. ``version`` counts the decisions on one sample: a tab that
+has not seen the latest one is refused, so that it cannot overwrite it. Undo is a line too: it puts
+back what was before. One process at a time holds the file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Decision:
 
 
 class Conflict(InputError):  # noqa: N818 - reads as a fact
-    """Somebody else decided on this sample in between."""
+    """Another tab has decided on this sample in between."""
 
     def __init__(self, current: Decision) -> None:
         super().__init__(f"sample {current.index} was decided in another tab; check it again")
@@ -68,7 +68,7 @@ class Decisions:
             raise
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def of(self, index: int) -> Decision:
@@ -92,7 +92,7 @@ class Decisions:
         if action not in ACTIONS:
             raise InputError(f"there is no action {action!r}; choose one of {', '.join(ACTIONS)}")
         if not 0 <= index < self.samples:
-            raise InputError(f"there is no sample {index}; they are 0 to {self.samples - 1}")
+            raise InputError(f"there is no sample {index}; samples are 0 to {self.samples - 1}")
         with self._lock:
             now = self.of(index)
             if now.version != version:
@@ -160,7 +160,8 @@ class Decisions:
                 fits = False
             if not fits:
                 raise InputError(
-                    f"{self.path}, line {number}, is no decision on this client; move the file away"
+                    f"{self.path}, line {number}, is not a decision on this client; move the file "
+                    "away"
                 )
             yield event
 

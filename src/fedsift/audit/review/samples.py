@@ -1,4 +1,4 @@
-"""What the review page shows of a site, and what it gives back: corrected labels."""
+"""What the review page shows of a site, and what it exports: corrected labels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ReviewSamples:
 
     @classmethod
     def of(cls, audit: SiteAudit, field_names: Sequence[str] | None = None) -> ReviewSamples:
-        """Take them from an audit."""
+        """Make them from an audit."""
         names = None if field_names is None else tuple(field_names)
         return cls(audit.client, audit.inputs, audit.class_names, audit.table, names)
 

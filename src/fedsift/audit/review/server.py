@@ -46,7 +46,7 @@ def web_server(review: Review) -> uvicorn.Server:
 
 
 def listen(port: int) -> socket.socket:
-    """Take a port of loopback; 0 is any that is free."""
+    """Listen on a port of loopback; 0 is any free one."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,6 +1,6 @@
 """The table of label noise: a new kind is one file here and one row of ``NOISES``.
 
-symmetric   a drawn sample gets any other class, all alike
+symmetric   a drawn sample gets any other class, with equal probability
 pair        a drawn sample of class c gets class c + 1 (mod classes)
 none        no label is changed
 

@@ -1,4 +1,4 @@
-"""How many labels are wrong: the rates ρ_m of the clients, and the samples that they hit.
+"""How many labels are wrong: the rates ρ_m of the clients, and the samples that are drawn.
 
 ``SPLITS`` is the paper's Section 5, where non-iid is about the noise and not about the classes:
 

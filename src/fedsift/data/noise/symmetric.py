@@ -1,4 +1,4 @@
-"""Symmetric noise: a drawn sample gets any other class, all alike."""
+"""Symmetric noise: a drawn sample gets any other class, with equal probability."""
 
 from __future__ import annotations
 
