@@ -59,9 +59,9 @@ def test_module_and_function(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     inputs, labels = load_samples("mine_for_test:data")
     assert (inputs.shape, labels.tolist()) == ((2, 3), [0, 1])
-    assert load_model("mine_for_test:net", (3,))("", 2).weight.shape == (2, 3)
+    assert load_model("mine_for_test:net", (3,))("", 2, 0).weight.shape == (2, 3)
     with pytest.raises(InputError, match="not an nn"):
-        load_model("mine_for_test:data", (3,))("", 2)
+        load_model("mine_for_test:data", (3,))("", 2, 0)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from fedsift.hypergradient import Estimator
 from fedsift.keys import keys_of
 from fedsift.memory import aligned
 from fedsift.messages import Federation
-from fedsift.problem import FlatModel, Problem
+from fedsift.problem import FlatModel, Problem, bind
 
 # ``simulate`` has the data and the model, and ``fit`` names those of the run that it takes.
 NOT_SETTINGS = {*keys_of(RunKeys, DataKeys), "model"}
@@ -114,7 +114,7 @@ def simulate(
         ClientData(x, y, t, torch.arange(y.numel()))
         for (x, y), t in zip(pairs, truths, strict=True)
     ]
-    classes = _classes(flat, held[0])
+    classes = _classes(bind(flat, held[0], "the validation inputs"), held[0])
     names = tuple(map(str, range(classes) if class_names is None else class_names))
     if len(set(names)) != classes:
         raise DataError(f"class_names has {len(set(names))} names for {classes} classes")
@@ -229,14 +229,4 @@ def _tensor(values: Any, what: str) -> Tensor:
 @torch.no_grad()
 def _classes(model: FlatModel, inputs: Tensor) -> int:
     """Return the number of logits that the model gives for one input."""
-    try:
-        out = model(model.initial(), inputs[:1])
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise DataError(
-            f"the model cannot take the validation inputs of shape {list(inputs.shape)} "
-            f"({reason}); check the inputs' shape and type"
-        ) from None
-    if not isinstance(out, Tensor) or out.ndim != 2:
-        raise DataError("the model must return logits of shape [samples, classes]")
-    return int(out.shape[1])
+    return int(model(model.initial(), inputs[:1]).shape[1])

@@ -20,7 +20,7 @@ from fedsift.experiment.config import Config
 from fedsift.federation import LocalFederation
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
-from fedsift.problem import FlatModel, LabelledBatch, Reweighting
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting, bind
 from fedsift.problem.networks import build_model
 
 
@@ -121,7 +121,7 @@ def load_data(config: Config) -> FederatedData:
 def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
     """Build a run on given data and a given model."""
     _check_cohort(config, len(data.clients))
-    problem = _problem(config, module)
+    problem = _problem(config, module, data)
     method, where = METHODS[config.method], device.resolve(config.device)
     clients = _clean_only(data.clients) if method.needs_truth else data.clients
     members = [
@@ -138,11 +138,12 @@ def server_side(
     _check_cohort(config, config.clients)
     if METHODS[config.method].needs_truth:
         raise DataError("the oracle needs the true labels; use it on simulated noise only")
-    return _setup(config, data, _problem(config, module), federation)
+    return _setup(config, data, _problem(config, module, data), federation)
 
 
-def _problem(config: Config, module: nn.Module) -> Reweighting:
+def _problem(config: Config, module: nn.Module, data: FederatedData | ServerData) -> Reweighting:
     model = FlatModel(module, device.resolve(config.device))
+    model = bind(model, data.validation[0], "the validation inputs")
     weighting = METHODS[config.method].weighting(config.settings)
     return Reweighting(model, config.l2, weighting.initial_weight, weighting.bootstrap)
 

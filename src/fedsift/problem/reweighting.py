@@ -23,6 +23,7 @@ from fedsift.problem.bootstrap import redirected_losses, sample_scores
 from fedsift.problem.flat_model import FlatModel
 from fedsift.problem.sample_losses import label_agreement
 from fedsift.problem.stacked_model import stacked_model
+from fedsift.problem.ways import Ways
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ class Reweighting:
     initial_weight: float = 1.0
     bootstrap: float = 0.0
     x_is_private: bool = True
+
+    @property
+    def ways(self) -> Ways:
+        """How the model is differentiated."""
+        return self.model.ways
 
     def initial_x(self, batch: LabelledBatch) -> Tensor:
         """Give every sample of the client the same weight."""

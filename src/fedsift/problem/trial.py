@@ -1,0 +1,153 @@
+"""Bind a model to its inputs: try it on two of them, and choose how to run and differentiate it.
+
+The first way that works is taken, exact ones before differences: as it is; contiguous kernels;
+plain operations for fused kernels; both. Works means: logits, their gradient, and a J v that
+agrees with it, ⟨u, J v⟩ = ⟨Jᵀ u, v⟩. A plain sequence of known layers needs no trial beyond its
+outputs. The choice depends on the module and on the inputs' shape and type alone, so that every
+site and the server choose alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
+
+import torch
+from torch import Tensor
+from torch.func import grad, jvp, vjp
+from torch.nn.functional import cross_entropy
+
+from fedsift.errors import DataError, FedsiftError, InputError
+from fedsift.problem.batch_norm import warn_of_unused_statistics
+from fedsift.problem.culprit import failing_layer, layer_without_derivative
+from fedsift.problem.flat_model import FlatModel
+from fedsift.problem.reweighting import LabelledBatch, Reweighting
+from fedsift.problem.stacked_model import known_layers
+from fedsift.problem.tangents import along, linearised_outputs, push
+from fedsift.problem.ways import HessianWay, Jacobian, Ways
+
+SAMPLES = 2
+TOLERANCE = 1e-3  # of ⟨u, J v⟩ against ⟨Jᵀ u, v⟩, relative to the lengths
+
+
+def bind(model: FlatModel, inputs: Tensor, what: str = "the inputs") -> FlatModel:
+    """Return the model as it runs on such inputs; an error names the layer where nothing works."""
+    warn_of_unused_statistics(model.module)
+    batch = _example(inputs, model.initial().device)
+    if known_layers(model, images=inputs.ndim == 4) is not None:
+        return _with_logits([model], batch, what)[0]
+    layouts = [False, True] if _has_images(model, inputs) else [False]
+    candidates = [model.run_as(Ways(c, p)) for p, c in product((False, True), layouts)]
+    able = [m for m in _with_logits(candidates, batch, what) if _succeeds(_gradient, m, batch)]
+    if not able:
+        layer = layer_without_derivative(model, batch.inputs, order=1)
+        raise InputError(f"the model's {layer} has no derivative; replace the layer or freeze it")
+    chosen = next(_differentiated(able, batch))
+    way = _hessian_way(chosen, batch)
+    lacking = "" if way != "none" else layer_without_derivative(chosen, batch.inputs, order=2)
+    return chosen.run_as(replace(chosen.ways, hessian=way, lacking=lacking))
+
+
+def _example(inputs: Tensor, device: torch.device) -> LabelledBatch:
+    """Return two inputs, laid out as in training; the first twice where there is one only."""
+    some = inputs[torch.arange(SAMPLES) % max(len(inputs), 1)].to(device)
+    return LabelledBatch.of(some, torch.zeros(SAMPLES, dtype=torch.int64, device=device))
+
+
+def _has_images(model: FlatModel, inputs: Tensor) -> bool:
+    """Return whether anything would be laid out channels-last."""
+    return inputs.ndim == 4 or any(p.ndim == 4 for p in model.unflatten(model.initial()).values())
+
+
+@torch.no_grad()
+def _with_logits(models: list[FlatModel], batch: LabelledBatch, what: str) -> list[FlatModel]:
+    """Return the models that give logits for the batch."""
+    able, first = [], None
+    for model in models:
+        try:
+            outputs = model(model.initial(), batch.inputs)
+        except FedsiftError:
+            raise
+        except Exception as error:
+            first = first or error
+            continue
+        if outputs.ndim != 2 or len(outputs) != SAMPLES or not outputs.is_floating_point():
+            raise DataError("the model must return logits of shape [samples, classes]")
+        able.append(model)
+    if not able:
+        where = failing_layer(models[0], batch.inputs)
+        reason = next(iter(str(first).splitlines()), type(first).__name__)
+        raise DataError(
+            f"the model cannot take {what} of shape {list(batch.inputs.shape[1:])} ({where}"
+            f"{reason}); check the inputs' shape and type"
+        )
+    return able
+
+
+def _differentiated(models: list[FlatModel], batch: LabelledBatch) -> Iterator[FlatModel]:
+    """Give the models with a way for J v that works, the best first."""
+    ways: tuple[tuple[Jacobian, ...], ...] = (("linearised", "forward"), ("reverse",))
+    for group in ways:
+        for model, way in product(models, group):
+            trial = model.run_as(replace(model.ways, jacobian=way))
+            if _succeeds(_agrees, trial, batch):
+                yield trial
+    yield models[0].run_as(replace(models[0].ways, jacobian="differences"))
+
+
+def _succeeds(
+    check: Callable[[FlatModel, LabelledBatch], bool], model: FlatModel, batch: LabelledBatch
+) -> bool:
+    try:
+        return check(model, batch)
+    except Exception:  # torch has many for what is not implemented
+        return False
+
+
+def _gradient(model: FlatModel, batch: LabelledBatch) -> bool:
+    """Compute a gradient by ordinary autograd, as local steps do."""
+    leaf = model.initial().requires_grad_(True)
+    loss = cross_entropy(model(leaf, batch.inputs), batch.labels)
+    return torch.autograd.grad(loss, leaf)[0].shape == leaf.shape
+
+
+def _agrees(model: FlatModel, batch: LabelledBatch) -> bool:
+    """Compare the J v of every function with Jᵀ u."""
+    problem, y = Reweighting(model), model.initial()
+    v = _direction(y)
+    pushed = push(problem, y, batch, v)
+    u = _direction(pushed.outputs)
+    pulled = pushed.pull(u)
+    products = [pushed.along, along(problem, y, batch, v).along]
+    products.append(linearised_outputs(problem, y, batch)[1](v))
+    scale = u.norm() * pushed.along.norm() + pulled.norm() * v.norm()
+    return all(bool(((u * p).sum() - pulled @ v).abs() <= TOLERANCE * scale) for p in products)
+
+
+def _hessian_way(model: FlatModel, batch: LabelledBatch) -> HessianWay:
+    def loss(y: Tensor) -> Tensor:
+        return cross_entropy(model(y, batch.inputs), batch.labels)
+
+    y = model.initial()
+    v = _direction(y)
+    if model.ways.jacobian in {"linearised", "forward"}:
+        try:
+            ahead, back = jvp(grad(loss), (y,), (v,))[1], vjp(grad(loss), y)[1](v)[0]
+        except Exception:  # torch has many for what is not implemented
+            ahead, back = y, v
+        if torch.allclose(ahead, back, TOLERANCE, TOLERANCE * float(back.abs().max())):
+            return "functional"
+    try:
+        leaf = y.requires_grad_(True)
+        (gradient,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
+        torch.autograd.grad(gradient, leaf, v)
+    except Exception:
+        return "none"
+    return "reverse"
+
+
+def _direction(like: Tensor) -> Tensor:
+    """Return fixed numbers without a pattern: the choice must not depend on a draw."""
+    places = torch.arange(1, like.numel() + 1, dtype=torch.float64, device=like.device)
+    return (places * 2.399963).cos().to(like.dtype).view(like.shape)

@@ -1,0 +1,39 @@
+"""How a module is run and differentiated, where the fastest way does not work for it.
+
+| what | first choice | fallback |
+|---|---|---|
+| kernels and images | channels-last | contiguous: ``conv`` then ``view`` |
+| fused kernels | as they are | plain operations with all derivatives (``plain_kernels``) |
+| J v | forward mode, linearised for many | forward; reverse over reverse; differences |
+| Hessian | ``torch.func`` | reverse over reverse; none |
+
+Differences are the only one that is not exact. ``trial.bind`` chooses once, on example inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Jacobian = Literal["linearised", "forward", "reverse", "differences"]
+HessianWay = Literal["functional", "reverse", "none"]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The choices for one module; ``lacking`` names the layer without a second derivative."""
+
+    contiguous: bool = False
+    plain: bool = False
+    jacobian: Jacobian = "linearised"
+    hessian: HessianWay = "functional"
+    lacking: str = ""
+
+
+FASTEST = Ways()
+
+
+def ways_of(problem: Any) -> Ways:
+    """Return the choices of a problem whose outputs are a module's; else the fastest."""
+    found = getattr(problem, "ways", FASTEST)
+    return found if isinstance(found, Ways) else FASTEST
