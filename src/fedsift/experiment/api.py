@@ -26,6 +26,7 @@ from fedsift.keys import keys_of
 from fedsift.memory import aligned
 from fedsift.messages import Federation
 from fedsift.problem import FlatModel, Problem, bind
+from fedsift.problem.ways import Ways
 
 # ``simulate`` has the data and the model, and ``fit`` names those of the run that it takes.
 NOT_SETTINGS = {*keys_of(RunKeys, DataKeys), "model"}
@@ -39,6 +40,7 @@ class Simulation:
     data: FederatedData
     named: bool = False
     ids: tuple[tuple[Any, ...], ...] | None = None
+    ways: Ways | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +116,8 @@ def simulate(
         ClientData(x, y, t, torch.arange(y.numel()))
         for (x, y), t in zip(pairs, truths, strict=True)
     ]
-    classes = _classes(bind(flat, held[0], "the validation inputs"), held[0])
+    flat = bind(flat, held[0], "the validation inputs")
+    classes = _classes(flat, held[0])
     names = tuple(map(str, range(classes) if class_names is None else class_names))
     if len(set(names)) != classes:
         raise DataError(f"class_names has {len(set(names))} names for {classes} classes")
@@ -123,7 +126,7 @@ def simulate(
     tested = held if test is None else _pair(test, dtype, "The test set")
     data = FederatedData("own data", members, held, tested, names)
     kept = None if ids is None else tuple(tuple(part) for part in ids)
-    return Simulation(model, data, class_names is not None, kept)
+    return Simulation(model, data, class_names is not None, kept, flat.ways)
 
 
 def fit(
@@ -145,7 +148,8 @@ def fit(
         if name not in all_keys() or name in NOT_SETTINGS:
             takes = ", ".join(key for key in known if key not in NOT_SETTINGS)
             raise ConfigError(f"fit has no setting '{name}'; {method} takes {takes}")
-    setup = from_data(from_mapping({**run, **settings}, "fit"), federation.data, federation.model)
+    config = from_mapping({**run, **settings}, "fit")
+    setup = from_data(config, federation.data, federation.model, federation.ways)
     state, records = setup.initial_state(), []
     for done in run_rounds(setup, state, 0):
         state = done.state

@@ -22,6 +22,7 @@ from fedsift.keys import BuildContext
 from fedsift.messages import Federation
 from fedsift.problem import FlatModel, LabelledBatch, Reweighting, bind
 from fedsift.problem.networks import build_model
+from fedsift.problem.ways import Ways
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,12 @@ def load_data(config: Config) -> FederatedData:
     return apply_corrections(data, Path(config.labels)) if config.labels else data
 
 
-def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
-    """Build a run on given data and a given model."""
+def from_data(
+    config: Config, data: FederatedData, module: nn.Module, ways: Ways | None = None
+) -> Setup:
+    """Build a run on given data and a given model; ``ways`` are those of a trial on a CPU."""
     _check_cohort(config, len(data.clients))
-    problem = _problem(config, module, data)
+    problem = _problem(config, module, data, ways)
     method, where = METHODS[config.method], device.resolve(config.device)
     clients = _clean_only(data.clients) if method.needs_truth else data.clients
     members = [
@@ -141,9 +144,20 @@ def server_side(
     return _setup(config, data, _problem(config, module, data), federation)
 
 
-def _problem(config: Config, module: nn.Module, data: FederatedData | ServerData) -> Reweighting:
-    model = FlatModel(module, device.resolve(config.device))
-    model = bind(model, data.validation[0], "the validation inputs")
+def _problem(
+    config: Config,
+    module: nn.Module,
+    data: FederatedData | ServerData,
+    ways: Ways | None = None,
+) -> Reweighting:
+    where = device.resolve(config.device)
+    model = FlatModel(module, where)
+    if ways is None or where.type != "cpu":
+        model = bind(model, data.validation[0], "the validation inputs")
+    else:
+        model = model.run_as(ways)
+    if config.values().get("curvature") == "hessian":
+        model.ways.need_hessian()
     weighting = METHODS[config.method].weighting(config.settings)
     return Reweighting(model, config.l2, weighting.initial_weight, weighting.bootstrap)
 

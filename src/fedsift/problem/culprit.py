@@ -55,13 +55,15 @@ def _differentiate(layer: nn.Module, args: Any, kwargs: Any, order: int) -> None
     leaves += [p for p in layer.parameters() if p.requires_grad]
     outputs = layer(*given, **kwargs)
     outputs = outputs[0] if isinstance(outputs, tuple | list) else outputs
-    for _ in range(order):
-        if not leaves or not isinstance(outputs, Tensor) or not outputs.requires_grad:
-            return
+    if not leaves or not isinstance(outputs, Tensor) or not outputs.requires_grad:
+        return
+    if order > 1:
         found = torch.autograd.grad(
-            outputs.square().sum(), leaves, create_graph=order > 1, allow_unused=True
+            outputs.square().sum(), leaves, create_graph=True, allow_unused=True
         )
         outputs = torch.cat([g.flatten() for g in found if g is not None])
+    if outputs.requires_grad:
+        outputs.square().sum().backward()  # type: ignore[no-untyped-call]
 
 
 def _leaf(value: Any) -> Any:

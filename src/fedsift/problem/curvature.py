@@ -104,12 +104,7 @@ def _hessian_reversed(
     problem: Problem, x: Tensor, y: Tensor, batch: Any, damping: float
 ) -> Shifted:
     """Make the Hessian by ordinary autograd alone, for modules that ``torch.func`` refuses."""
-    ways = ways_of(problem)
-    if ways.hessian == "none":
-        raise InputError(
-            f"the model's {ways.lacking} has no second derivative, which the exact Hessian needs; "
-            "use curvature 'gauss-newton'"
-        )
+    ways_of(problem).need_hessian()
     leaf = y.detach().requires_grad_(True)
     (gradient,) = torch.autograd.grad(problem.inner_loss(x, leaf, batch), leaf, create_graph=True)
     return Shifted(lambda v: torch.autograd.grad(gradient, leaf, v, retain_graph=True)[0], damping)

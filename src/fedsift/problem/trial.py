@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import product
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import grad, jvp, vjp
 from torch.nn.functional import cross_entropy
 
@@ -87,7 +87,9 @@ def _with_logits(models: list[FlatModel], batch: LabelledBatch, what: str) -> li
 
 def _differentiated(models: list[FlatModel], batch: LabelledBatch) -> Iterator[FlatModel]:
     """Give the models with a way for J v that works, the best first."""
-    ways: tuple[tuple[Jacobian, ...], ...] = (("linearised", "forward"), ("reverse",))
+    ways: list[tuple[Jacobian, ...]] = [("linearised", "forward"), ("reverse",)]
+    if any(isinstance(layer, nn.RNNBase) for layer in models[0].module.modules()):
+        ways[0] = ("forward",)  # what is traced grows with the length of a sequence
     for group in ways:
         for model, way in product(models, group):
             trial = model.run_as(replace(model.ways, jacobian=way))
@@ -138,13 +140,21 @@ def _hessian_way(model: FlatModel, batch: LabelledBatch) -> HessianWay:
             ahead, back = y, v
         if torch.allclose(ahead, back, TOLERANCE, TOLERANCE * float(back.abs().max())):
             return "functional"
-    try:
-        leaf = y.requires_grad_(True)
-        (gradient,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
-        torch.autograd.grad(gradient, leaf, v)
-    except Exception:
-        return "none"
-    return "reverse"
+    return "reverse" if _succeeds(_symmetric, model, batch) else "none"
+
+
+def _symmetric(model: FlatModel, batch: LabelledBatch) -> bool:
+    """Return whether ⟨u, H v⟩ = ⟨v, H u⟩: autograd skips parts of a second derivative silently.
+
+    It does so for a function that is ``once_differentiable``, whose error it never comes to.
+    """
+    leaf = model.initial().requires_grad_(True)
+    loss = cross_entropy(model(leaf, batch.inputs), batch.labels)
+    (gradient,) = torch.autograd.grad(loss, leaf, create_graph=True)
+    v = _direction(leaf)
+    u = v.roll(1)
+    Hu, Hv = (torch.autograd.grad(gradient, leaf, d, retain_graph=True)[0] for d in (u, v))
+    return bool((u @ Hv - v @ Hu).abs() <= TOLERANCE * v.norm() * (Hu.norm() + Hv.norm()))
 
 
 def _direction(like: Tensor) -> Tensor:

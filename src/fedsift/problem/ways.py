@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fedsift.errors import InputError
+
 Jacobian = Literal["linearised", "forward", "reverse", "differences"]
 HessianWay = Literal["functional", "reverse", "none"]
 
@@ -28,6 +30,14 @@ class Ways:
     jacobian: Jacobian = "linearised"
     hessian: HessianWay = "functional"
     lacking: str = ""
+
+    def need_hessian(self) -> None:
+        """Refuse the exact Hessian where there is none."""
+        if self.hessian == "none":
+            raise InputError(
+                f"the model's {self.lacking} has no second derivative, which the exact Hessian "
+                "needs; use curvature 'gauss-newton'"
+            )
 
 
 FASTEST = Ways()
