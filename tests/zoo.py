@@ -37,13 +37,14 @@ class ResNet(nn.Module):
         super().__init__()
         self.stem, self.norm = nn.Conv2d(2, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
         self.conv, self.norm2 = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.shortcut, self.norm3 = nn.Conv2d(8, 8, 1, bias=False), nn.BatchNorm2d(8)
         self.out = nn.Linear(8, CLASSES)
         with torch.no_grad():
             self.train()(torch.randn(16, 2, 8, 8))
 
     def forward(self, x: Tensor) -> Tensor:
         x = torch.tanh(self.norm(self.stem(x)))
-        x = x + torch.tanh(self.norm2(self.conv(x)))
+        x = self.norm3(self.shortcut(x)) + torch.tanh(self.norm2(self.conv(x)))
         return self.out(x.mean(dim=(2, 3)))
 
 
@@ -139,7 +140,7 @@ def mlp() -> nn.Module:
 
 def resnet_frozen() -> nn.Module:
     model = ResNet()
-    for norm in (model.norm, model.norm2):
+    for norm in (model.norm, model.norm2, model.norm3):
         norm.requires_grad_(False)
     return model
 

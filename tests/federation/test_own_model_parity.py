@@ -45,12 +45,8 @@ def test_remote_is_local(tmp_path, name, method):
     members = [ClientData(x, y, None, torch.arange(len(y))) for x, y in pairs[:2]]
     data = FederatedData("own data", members, pairs[2], pairs[2], ("0", "1", "2"))
     setup = from_data(config, data, kind.model())
-    sites = setup.federation.clients.values()
-    here = list(
-        rounds(
-            replace(setup, federation=LocalFederation(sites, pool=False)), setup.initial_state(), 0
-        )
-    )
+    alone = LocalFederation(setup.federation.clients.values(), pool=False)
+    here = list(rounds(replace(setup, federation=alone), setup.initial_state(), 0))
 
     def module(_name, _classes, _seed):
         return kind.model()

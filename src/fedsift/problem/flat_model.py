@@ -76,7 +76,7 @@ class FlatModel:
         """Return the module's logits at parameters y."""
         values = self.unflatten(y)
         if self.ways.contiguous:
-            values, inputs = {n: v.contiguous() for n, v in values.items()}, inputs.contiguous()
+            values, inputs = {n: _contiguous(v) for n, v in values.items()}, _contiguous(inputs)
         with PlainKernels() if self.ways.plain else nullcontext():
             outputs = functional_call(self.module, values, (inputs,))
         return outputs if isinstance(outputs, Tensor) else _logits(outputs)
@@ -120,6 +120,11 @@ def _refuse_lazy(module: nn.Module) -> None:
             raise InputError(
                 f"the model's parameter '{name}' has no shape yet; call the model once on a sample"
             )
+
+
+def _contiguous(value: Tensor) -> Tensor:
+    """Copy images and kernels; those of one pixel or channel count as contiguous either way."""
+    return value.clone(memory_format=torch.contiguous_format) if value.ndim == 4 else value
 
 
 def _channels_last(value: Tensor) -> Tensor:
