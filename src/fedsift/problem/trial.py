@@ -3,8 +3,8 @@
 The first way that works is taken, exact ones before differences: as it is; contiguous kernels;
 plain operations for fused kernels; both. Works means: logits, their gradient, and a J v that
 agrees with it, ⟨u, J v⟩ = ⟨Jᵀ u, v⟩. A plain sequence of known layers needs no trial beyond its
-outputs. The choice depends on the module and on the inputs' shape and type alone, so that every
-site and the server choose alike.
+outputs. Whether a derivative exists and is whole does not depend on which samples are tried, so
+that every site and the server choose alike.
 """
 
 from __future__ import annotations
