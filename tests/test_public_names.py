@@ -8,6 +8,7 @@ NAMES = [
     *("Constant", "CurvatureSettings", "Exact", "FedsiftError", "InputError", "Iterative"),
     *("LocalFederation", "LocalSteps", "LossPair", "NonIterative", "OuterStep", "Result"),
     *("RunError", "Simulation", "Solution", "TensorBatch", "Theorem", "fit", "simulate", "solve"),
+    "without_batch_norm",
 ]
 
 

@@ -47,6 +47,8 @@ GUARDED = (
     *_rows(
         MATHEMATICS,
         ("problem/curvature.py", "problem/test_curvature.py"),
+        ("problem/tangents.py", "problem/test_curvature.py problem/test_zoo.py"),
+        ("problem/plain_kernels.py", "problem/test_plain_kernels.py"),
         ("problem/bootstrap.py", "problem/test_reweighting.py problem/test_curvature.py"),
         ("problem/derivatives.py", "problem"),
         ("problem/sgd.py", "algorithms/test_fedavg.py federation/test_stacked.py"),

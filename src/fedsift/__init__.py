@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         NonIterative,
         Theorem,
     )
-    from fedsift.problem import LossPair, TensorBatch
+    from fedsift.problem import LossPair, TensorBatch, without_batch_norm
 
 __all__ = [
     "Constant",
@@ -45,6 +45,7 @@ __all__ = [
     "fit",
     "simulate",
     "solve",
+    "without_batch_norm",
 ]
 
 _HOMES = ("errors", "problem", "algorithms", "hypergradient", "federation", "experiment.api")

@@ -7,7 +7,8 @@ from torch.func import jacrev
 
 from fedsift.errors import InputError
 from fedsift.problem import LossPair, hessian_product
-from fedsift.problem.curvature import CURVATURES, along, output_hessian, push
+from fedsift.problem.curvature import CURVATURES, output_hessian
+from fedsift.problem.tangents import along, push
 
 TIGHT = {"rtol": 1e-8, "atol": 1e-10}
 

@@ -112,7 +112,8 @@ def test_a_model_with_tied_and_frozen_parameters_works():
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), "use GroupNorm"),
+        (nn.BatchNorm2d(2, track_running_stats=False), "use fs.without_batch_norm"),
+        (nn.LazyLinear(2), "'weight' has no shape yet; call the model once"),
         (nn.ReLU(), "no trainable parameter"),
     ],
 )

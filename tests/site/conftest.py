@@ -76,7 +76,7 @@ def case(tmp_path):
     inputs = torch.randn(12, 4, generator=generator(0, "inputs"))
     labels = torch.randint(3, (12,), generator=generator(0, "labels"))
     module = load_model("auto", (4,))
-    problem = Reweighting(FlatModel(module("linear", 3)), l2=CONFIG.l2, bootstrap=BOOTSTRAP)
+    problem = Reweighting(FlatModel(module("linear", 3, 0)), l2=CONFIG.l2, bootstrap=BOOTSTRAP)
     batch = LabelledBatch.of(inputs, labels)
     federation = Recorder([Client(0, problem, batch, 5)], pool=False)
     algorithm = METHODS[CONFIG.method].build(CONFIG.settings, BuildContext(15, CONFIG.seed))

@@ -59,9 +59,20 @@ def test_module_and_function(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     inputs, labels = load_samples("mine_for_test:data")
     assert (inputs.shape, labels.tolist()) == ((2, 3), [0, 1])
-    assert load_model("mine_for_test:net", (3,))("", 2).weight.shape == (2, 3)
+    assert load_model("mine_for_test:net", (3,))("", 2, 0).weight.shape == (2, 3)
     with pytest.raises(InputError, match="not an nn"):
-        load_model("mine_for_test:data", (3,))("", 2)
+        load_model("mine_for_test:data", (3,))("", 2, 0)
+
+
+def test_a_function_that_makes_a_model_is_seeded_by_the_run(tmp_path, monkeypatch):
+    code = "from torch import nn\ndef net(): return nn.Linear(3, 2)\n"
+    (tmp_path / "seeded_for_test.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    make, before = load_model("seeded_for_test:net", (3,)), torch.random.get_rng_state()
+    first, again, other = (make("", 2, seed).weight for seed in (4, 4, 5))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 @pytest.mark.parametrize(

@@ -23,15 +23,8 @@ from fedsift.compress import SparseEmbedding
 from fedsift.errors import InputError
 from fedsift.hypergradient import CurvatureSettings
 from fedsift.problem import Composite, Problem, SampleWeighting, chunks, cross_product
-from fedsift.problem.curvature import (
-    CURVATURES,
-    Tangent,
-    along,
-    cross_from,
-    linearised_outputs,
-    output_hessian,
-    push,
-)
+from fedsift.problem.curvature import CURVATURES, cross_from, output_hessian
+from fedsift.problem.tangents import Tangent, along, linearised_outputs, push
 
 NUMBERS = 50_000  # of all inputs in one chunk: more leaves the cache and needs more memory
 SMALLEST, LARGEST = 64, 512

@@ -25,7 +25,8 @@ from fedsift.hypergradient import Estimator
 from fedsift.keys import keys_of
 from fedsift.memory import aligned
 from fedsift.messages import Federation
-from fedsift.problem import FlatModel, Problem
+from fedsift.problem import FlatModel, Problem, bind
+from fedsift.problem.run_modes import RunModes
 
 # ``simulate`` has the data and the model, and ``fit`` names those of the run that it takes.
 NOT_SETTINGS = {*keys_of(RunKeys, DataKeys), "model"}
@@ -39,6 +40,7 @@ class Simulation:
     data: FederatedData
     named: bool = False
     ids: tuple[tuple[Any, ...], ...] | None = None
+    modes: RunModes | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,7 @@ def simulate(
         ClientData(x, y, t, torch.arange(y.numel()))
         for (x, y), t in zip(pairs, truths, strict=True)
     ]
+    flat = bind(flat, held[0], "the validation inputs")
     classes = _classes(flat, held[0])
     names = tuple(map(str, range(classes) if class_names is None else class_names))
     if len(set(names)) != classes:
@@ -127,7 +130,7 @@ def simulate(
     tested = held if test is None else _pair(test, dtype, "the test set")
     data = FederatedData("own data", members, held, tested, names)
     kept = None if ids is None else tuple(tuple(part) for part in ids)
-    return Simulation(model, data, class_names is not None, kept)
+    return Simulation(model, data, class_names is not None, kept, flat.modes)
 
 
 def fit(
@@ -149,7 +152,8 @@ def fit(
         if name not in all_keys() or name in NOT_SETTINGS:
             takes = ", ".join(key for key in known if key not in NOT_SETTINGS)
             raise ConfigError(f"fit has no setting '{name}'; {method} takes {takes}")
-    setup = from_data(from_mapping({**run, **settings}, "fit"), federation.data, federation.model)
+    config = from_mapping({**run, **settings}, "fit")
+    setup = from_data(config, federation.data, federation.model, federation.modes)
     state, records = setup.initial_state(), []
     for done in run_rounds(setup, state, 0):
         state = done.state
@@ -237,14 +241,4 @@ def _tensor(values: Any, what: str) -> Tensor:
 @torch.no_grad()
 def _classes(model: FlatModel, inputs: Tensor) -> int:
     """Return the number of logits that the model gives for one input."""
-    try:
-        out = model(model.initial(), inputs[:1])
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise DataError(
-            f"the model cannot take the validation inputs of shape {list(inputs.shape)} "
-            f"({reason}); check the inputs' shape and type"
-        ) from None
-    if not isinstance(out, Tensor) or out.ndim != 2:
-        raise DataError("the model must return logits of shape [samples, classes]")
-    return int(out.shape[1])
+    return int(model(model.initial(), inputs[:1]).shape[1])

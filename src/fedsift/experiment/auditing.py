@@ -27,7 +27,7 @@ from fedsift.experiment.config import from_mapping, read_toml
 from fedsift.experiment.metrics import predict
 from fedsift.experiment.setup import Setup, load_data
 from fedsift.files import write_text
-from fedsift.problem import FlatModel
+from fedsift.problem import FlatModel, bind
 from fedsift.problem.networks import build_model
 from fedsift.site.result import SiteRun, open_site_run
 
@@ -119,7 +119,7 @@ def open_run(folder: Path) -> FinishedRun:
         raise InputError(
             f"{folder / 'model.safetensors'} is not this run's model ({reason}); make the run again"
         ) from None
-    flat = FlatModel(module)
+    flat = bind(FlatModel(module), data.validation[0], "the validation inputs")
     if (known := summary.get("calibration")) is not None:
         calibration = Calibration.from_mapping(known)
     else:  # a folder of an earlier version

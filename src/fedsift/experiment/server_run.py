@@ -30,13 +30,13 @@ from fedsift.problem.networks import build_model
 class OwnServer:
     """A server with data of its own, in place of one of fedsift's datasets.
 
-    ``module`` makes the model from its name in the configuration and the number of classes;
-    ``own_model`` says that the sites cannot make it from that name.
+    ``module`` makes the model from its name in the configuration, the number of classes and the
+    seed; ``own_model`` says that the sites cannot make it from that name.
     """
 
     validation: tuple[Tensor, Tensor]
     test: tuple[Tensor, Tensor]
-    module: Callable[[str, int], nn.Module]
+    module: Callable[[str, int, int], nn.Module]
     own_model: bool = False
 
 
@@ -81,7 +81,7 @@ def data_and_model(config: Config, own: OwnServer | None) -> tuple[ServerData, n
     classes = 1 + int(max(own.validation[1].max(), own.test[1].max()))
     names = tuple(str(c) for c in range(classes))
     data = ServerData("own data", own.validation, own.test, names)
-    return data, own.module(config.model, classes)
+    return data, own.module(config.model, classes, config.seed)
 
 
 def _close(

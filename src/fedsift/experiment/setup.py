@@ -20,8 +20,9 @@ from fedsift.experiment.config import Config
 from fedsift.federation import LocalFederation
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
-from fedsift.problem import FlatModel, LabelledBatch, Reweighting
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting, bind
 from fedsift.problem.networks import build_model
+from fedsift.problem.run_modes import RunModes
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,12 @@ def load_data(config: Config) -> FederatedData:
     return apply_corrections(data, Path(config.labels)) if config.labels else data
 
 
-def from_data(config: Config, data: FederatedData, module: nn.Module) -> Setup:
-    """Build a run on given data and a given model."""
+def from_data(
+    config: Config, data: FederatedData, module: nn.Module, modes: RunModes | None = None
+) -> Setup:
+    """Build a run on given data and a given model; ``modes`` are those of a trial on a CPU."""
     _check_cohort(config, len(data.clients))
-    problem = _problem(config, module)
+    problem = _problem(config, module, data, modes)
     method, where = METHODS[config.method], device.resolve(config.device)
     clients = _clean_only(data.clients) if method.needs_truth else data.clients
     members = [
@@ -138,11 +141,23 @@ def server_side(
     _check_cohort(config, config.clients)
     if METHODS[config.method].needs_truth:
         raise DataError("the oracle needs the true labels; use it on simulated noise only")
-    return _setup(config, data, _problem(config, module), federation)
+    return _setup(config, data, _problem(config, module, data), federation)
 
 
-def _problem(config: Config, module: nn.Module) -> Reweighting:
-    model = FlatModel(module, device.resolve(config.device))
+def _problem(
+    config: Config,
+    module: nn.Module,
+    data: FederatedData | ServerData,
+    modes: RunModes | None = None,
+) -> Reweighting:
+    where = device.resolve(config.device)
+    model = FlatModel(module, where)
+    if modes is None or where.type != "cpu":
+        model = bind(model, data.validation[0], "the validation inputs")
+    else:
+        model = model.run_as(modes)
+    if config.values().get("curvature") == "hessian":
+        model.modes.need_hessian()
     weighting = METHODS[config.method].weighting(config.settings)
     return Reweighting(model, config.l2, weighting.initial_weight, weighting.bootstrap)
 

@@ -2,16 +2,22 @@
 
 protocol         what a problem is and what it may offer
 derivatives      gradients, Hessian and cross products of any two losses
+tangents         J v in forward or reverse mode
 curvature        Hessian and Gauss-Newton matrix as operators
 sgd              local steps, of one client or of several at once
 sample_losses    losses of single samples, agreement with their labels
 flat_model       any ``nn.Module`` as a function of a flat vector; stacked_model: several at once
+batch_norm       frozen statistics, or GroupNorm in its place
+run_modes        how a module is run and differentiated; trial: the choice on example inputs
+plain_kernels    fused kernels as operations that have all derivatives
+failing_layer    which layer fails, or has no derivative
 networks         the networks of the experiments
 reweighting      noisy labels, the paper's problem; bootstrap: our addition to its loss
 quadratic        closed-form solutions, for tests
 loss_pair        a user's own two losses
 """
 
+from fedsift.problem.batch_norm import without_batch_norm
 from fedsift.problem.derivatives import (
     cross_product,
     hessian_product,
@@ -24,6 +30,7 @@ from fedsift.problem.protocol import Batch, Composite, Problem, SampleWeighting,
 from fedsift.problem.quadratic import Quadratic, QuadraticClient, mean_client, random_quadratic
 from fedsift.problem.reweighting import LabelledBatch, Reweighting
 from fedsift.problem.sgd import LocalSteps
+from fedsift.problem.trial import bind
 
 __all__ = [
     "Batch",
@@ -38,6 +45,7 @@ __all__ = [
     "Reweighting",
     "SampleWeighting",
     "TensorBatch",
+    "bind",
     "chunks",
     "cross_product",
     "hessian_product",
@@ -45,4 +53,5 @@ __all__ = [
     "mean_client",
     "outer_gradients",
     "random_quadratic",
+    "without_batch_norm",
 ]

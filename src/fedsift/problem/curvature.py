@@ -15,18 +15,18 @@ that is faster than its tracing, half a second (``make bench`` measures it).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.func import grad, jvp, linearize, vjp
+from torch.func import grad, vjp
 
 from fedsift.errors import InputError
 from fedsift.problem.protocol import Composite, Problem, SampleWeighting
+from fedsift.problem.run_modes import modes_of
+from fedsift.problem.tangents import Tangent, both_directions, linearised, linearised_outputs, push
 
 
 class Operator(Protocol):
@@ -47,43 +47,6 @@ class Shifted:
     def product(self, v: Tensor) -> Tensor:
         """Return the operator applied to a vector."""
         return self.matrix(v) + self.shift * v
-
-
-@dataclass(frozen=True)
-class Tangent:
-    """What one pass along v leaves: the outputs, J v, and Jᵀ for later."""
-
-    outputs: Tensor
-    along: Tensor
-    pull: Callable[[Tensor], Tensor]
-
-
-def push(problem: Composite, y: Tensor, batch: Any, v: Tensor) -> Tangent:
-    """Compute outputs and J v in one forward pass whose graph is kept for Jᵀ u.
-
-    Dual numbers inside ordinary autograd: the primal values serve both directions, so that
-    Jᵀ Q J v costs about 1.6 gradients instead of the two of ``jvp`` and ``vjp`` apart.
-    """
-    leaf = y.detach().requires_grad_(True)
-    with forward_ad.dual_level():
-        dual = problem.outputs(forward_ad.make_dual(leaf, v), batch)  # type: ignore[no-untyped-call]
-        outputs, along = forward_ad.unpack_dual(dual)  # type: ignore[no-untyped-call]
-
-    def pull(u: Tensor) -> Tensor:
-        (product,) = torch.autograd.grad(outputs, leaf, u)
-        return product
-
-    return Tangent(outputs.detach(), along.detach(), pull)
-
-
-def along(problem: Composite, y: Tensor, batch: Any, v: Tensor) -> Tangent:
-    """Compute outputs and J v only: a third of the memory of ``push``, and no Jᵀ."""
-    outputs, tangent = jvp(lambda y_: problem.outputs(y_, batch), (y,), (v,))[:2]
-
-    def pull(u: Tensor) -> Tensor:
-        raise NotImplementedError("a tangent made by `along` keeps no graph; use `push`")
-
-    return Tangent(outputs, tangent, pull)
 
 
 def output_hessian(
@@ -113,6 +76,8 @@ def cross_from(problem: Composite, x: Tensor, tangent: Tangent, batch: Any) -> T
 
 def hessian_once(problem: Problem, x: Tensor, y: Tensor, batch: Any, damping: float) -> Shifted:
     """Make the Hessian by keeping the graph of the gradient; a product is a pass back."""
+    if modes_of(problem).hessian != "functional":
+        return _hessian_reversed(problem, x, y, batch, damping)
 
     def loss(y_: Tensor) -> Tensor:
         return problem.inner_loss(x, y_, batch)
@@ -123,11 +88,26 @@ def hessian_once(problem: Problem, x: Tensor, y: Tensor, batch: Any, damping: fl
 
 def hessian_repeated(problem: Problem, x: Tensor, y: Tensor, batch: Any, damping: float) -> Shifted:
     """Make the Hessian as the linearised gradient."""
+    modes = modes_of(problem)
+    if modes.hessian != "functional":
+        return _hessian_reversed(problem, x, y, batch, damping)
+    if modes.jacobian != "linearised":
+        return hessian_once(problem, x, y, batch, damping)
 
     def loss(y_: Tensor) -> Tensor:
         return problem.inner_loss(x, y_, batch)
 
-    return Shifted(_linearize(grad(loss), y)[1], damping)
+    return Shifted(linearised(grad(loss), y)[1], damping)
+
+
+def _hessian_reversed(
+    problem: Problem, x: Tensor, y: Tensor, batch: Any, damping: float
+) -> Shifted:
+    """Make the Hessian by ordinary autograd alone, for modules that ``torch.func`` refuses."""
+    modes_of(problem).need_hessian()
+    leaf = y.detach().requires_grad_(True)
+    (gradient,) = torch.autograd.grad(problem.inner_loss(x, leaf, batch), leaf, create_graph=True)
+    return Shifted(lambda v: torch.autograd.grad(gradient, leaf, v, retain_graph=True)[0], damping)
 
 
 def gauss_newton_once(
@@ -148,7 +128,10 @@ def gauss_newton_repeated(
 ) -> Shifted:
     """Make Jᵀ Q J with a linearised forward pass and the kept graph of a backward pass."""
     composite = _composite(problem)
-
+    if modes_of(problem).jacobian in {"reverse", "differences"}:
+        kept = both_directions(composite, y, batch)
+        H = output_hessian(composite, x, kept.outputs, batch)
+        return Shifted(lambda v: kept.pull(H(kept.forward(v))), composite.l2 + damping)
     forward = linearised_outputs(composite, y, batch)[1]
     point, pull = vjp(lambda y_: composite.outputs(y_, batch), y)[:2]
     Q = output_hessian(composite, x, point, batch)
@@ -169,13 +152,6 @@ CURVATURES: dict[str, OperatorMakes] = {
 }
 
 
-def linearised_outputs(
-    problem: Composite, y: Tensor, batch: Any
-) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return the outputs and v ↦ J v, what does not depend on v computed once."""
-    return _linearize(lambda y_: problem.outputs(y_, batch), y)
-
-
 def _composite(problem: Problem) -> Composite:
     if not isinstance(problem, Composite):
         raise InputError(
@@ -183,12 +159,3 @@ def _composite(problem: Problem) -> Composite:
             "written as a loss of outputs; use curvature 'hessian'"
         )
     return problem
-
-
-def _linearize(
-    function: Callable[[Tensor], Tensor], y: Tensor
-) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    with warnings.catch_warnings():  # torch's constant folding warns about its own graph
-        warnings.filterwarnings("ignore", message="Attempted to insert a get_attr Node")
-        value, forward = linearize(function, y)
-    return value, forward

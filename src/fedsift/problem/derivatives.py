@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.func import grad, jvp, vjp
 
@@ -26,8 +27,10 @@ def inner_gradient(problem: Problem, x: Tensor, y: Tensor, batch: Any) -> Tensor
 
 
 def outer_gradients(problem: Problem, x: Tensor, y: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
-    """Return (∇_x F, ∇_y F) at (x, y)."""
-    gx, gy = grad(lambda x_, y_: problem.outer_loss(x_, y_, batch), argnums=(0, 1))(x, y)
+    """Return (∇_x F, ∇_y F) at (x, y), by ordinary autograd: any module has that."""
+    x, y = (value.detach().requires_grad_(True) for value in (x, y))
+    loss = problem.outer_loss(x, y, batch)
+    gx, gy = torch.autograd.grad(loss, (x, y), allow_unused=True, materialize_grads=True)
     return gx, gy
 
 

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 
 from fedsift.errors import InputError
 from fedsift.memory import aligned
+from fedsift.problem.batch_norm import refuse_batch_statistics
+from fedsift.problem.plain_kernels import PlainKernels
+from fedsift.problem.run_modes import FASTEST, RunModes
 
 
 class FlatModel:
     """Any ``nn.Module`` as a function of (y, inputs).
 
     The module is copied and put into evaluation mode, so that the inner loss is a deterministic
-    function of y: dropout is off. Layers whose statistics change while they run (batch
-    normalisation) have no such function and are refused.
+    function of y: dropout is off, and the statistics of batch normalisation are constants. A
+    module in half precision becomes one in float32: small steps would be lost in its rounding.
 
     Kernels [out, in, h, w] are stored in y as [out, h, w, in]: their views are channels-last, which
-    makes torch's convolutions on a CPU 1.3 to 1.5 times as fast, without a copy.
+    makes torch's convolutions on a CPU 1.3 to 1.5 times as fast, without a copy. What y means does
+    not depend on ``modes``; these say how the module is run and differentiated (``trial.bind``).
     """
 
     def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
-        for name, part in module.named_modules():
-            if isinstance(part, nn.modules.batchnorm._BatchNorm):
-                raise InputError(
-                    f"the model's layer '{name}' is batch normalisation, whose running statistics "
-                    "are not a function of the parameters; use GroupNorm or LayerNorm"
-                )
-        self.module = copy.deepcopy(module).to(device).eval()
+        refuse_batch_statistics(module)
+        _refuse_lazy(module)
+        self.modes = FASTEST
+        self.module = _at_least_float32(copy.deepcopy(module)).to(device).eval()
         for value in (*self.module.parameters(), *self.module.buffers()):
             value.data = aligned(value.data)
         trainable = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
@@ -53,6 +58,12 @@ class FlatModel:
         """Return the parameters that the module came with."""
         return self._start.clone()
 
+    def run_as(self, modes: RunModes) -> FlatModel:
+        """Return the same model, run and differentiated in these modes."""
+        other = copy.copy(self)
+        other.modes = modes
+        return other
+
     def unflatten(self, y: Tensor) -> dict[str, Tensor]:
         """Return named views into y, or into each of several y, [..., d]."""
         parts = zip(self.names, torch.split(y, self._sizes, dim=-1), self._shapes, strict=True)
@@ -62,9 +73,13 @@ class FlatModel:
         }
 
     def __call__(self, y: Tensor, inputs: Tensor) -> Tensor:
-        """Return the module's outputs at parameters y."""
-        outputs: Tensor = functional_call(self.module, self.unflatten(y), (inputs,))
-        return outputs
+        """Return the module's logits at parameters y."""
+        values = self.unflatten(y)
+        if self.modes.contiguous:
+            values, inputs = {n: _contiguous(v) for n, v in values.items()}, _contiguous(inputs)
+        with PlainKernels() if self.modes.plain else nullcontext():
+            outputs = functional_call(self.module, values, (inputs,))
+        return outputs if isinstance(outputs, Tensor) else _logits(outputs)
 
     def to_module(self, y: Tensor) -> nn.Module:
         """Return a copy of the module with parameters y."""
@@ -76,6 +91,40 @@ class FlatModel:
         for name in self.names:
             own[name].requires_grad_(True)  # what the user had frozen stays frozen
         return module
+
+
+def _logits(outputs: Any) -> Tensor:
+    """Return the logits of an output that holds more: by their name, else the first item."""
+    found = outputs.get("logits") if isinstance(outputs, Mapping) else None
+    if found is None:
+        found = getattr(outputs, "logits", None)
+    if found is None and isinstance(outputs, tuple | list) and outputs:
+        found = outputs[0]
+    if not isinstance(found, Tensor):
+        raise InputError(
+            f"the model returns a {type(outputs).__name__} without logits; return a tensor, a "
+            "tuple that starts with one, or an output with 'logits'"
+        )
+    return found
+
+
+def _at_least_float32(module: nn.Module) -> nn.Module:
+    values = (*module.parameters(), *module.buffers())
+    half = any(v.dtype in {torch.float16, torch.bfloat16} for v in values)
+    return module.float() if half else module
+
+
+def _refuse_lazy(module: nn.Module) -> None:
+    for name, value in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(value):
+            raise InputError(
+                f"the model's parameter '{name}' has no shape yet; call the model once on a sample"
+            )
+
+
+def _contiguous(value: Tensor) -> Tensor:
+    """Copy images and kernels; those of one pixel or channel count as contiguous either way."""
+    return value.clone(memory_format=torch.contiguous_format) if value.ndim == 4 else value
 
 
 def _channels_last(value: Tensor) -> Tensor:

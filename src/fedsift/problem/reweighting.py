@@ -21,6 +21,7 @@ from torch.nn.functional import cross_entropy
 from fedsift.memory import aligned
 from fedsift.problem.bootstrap import redirected_losses, sample_scores
 from fedsift.problem.flat_model import FlatModel
+from fedsift.problem.run_modes import RunModes
 from fedsift.problem.sample_losses import label_agreement
 from fedsift.problem.stacked_model import stacked_model
 
@@ -67,6 +68,11 @@ class Reweighting:
     initial_weight: float = 1.0
     bootstrap: float = 0.0
     x_is_private: bool = True
+
+    @property
+    def modes(self) -> RunModes:
+        """How the model is differentiated."""
+        return self.model.modes
 
     def initial_x(self, batch: LabelledBatch) -> Tensor:
         """Give every sample of the client the same weight."""

@@ -31,7 +31,7 @@ def stacked_model(model: FlatModel, inputs: Tensor) -> Callable[[Tensor], Tensor
     None for a network that is not a plain sequence of known layers, for inputs that are neither
     rows nor images with channels, and where a batch is too large to gain by it.
     """
-    layers = _layers(model, images=inputs.ndim == 5) if inputs.ndim in (3, 5) else None
+    layers = known_layers(model, images=inputs.ndim == 5) if inputs.ndim in (3, 5) else None
     count, size = inputs.shape[:2]
     if layers is None or size * _largest_activation(model.module, inputs.shape[2:]) > LARGEST:
         return None
@@ -67,7 +67,7 @@ def _convolve(layer: nn.Conv2d, maps: Tensor, weight: Tensor, bias: Tensor | Non
     )
 
 
-def _layers(model: FlatModel, *, images: bool) -> list[tuple[str, nn.Module]] | None:
+def known_layers(model: FlatModel, *, images: bool) -> list[tuple[str, nn.Module]] | None:
     """Return the layers in order, or None where one is not known here.
 
     Types are compared exactly, since a subclass may compute something else.

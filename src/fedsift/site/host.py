@@ -42,7 +42,7 @@ from fedsift.federation.encoding import (
 from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Reply, Scalar
-from fedsift.problem import FlatModel, LabelledBatch, Reweighting
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting, bind
 from fedsift.site.journal import Entry, Journal
 from fedsift.site.result import Origin, SiteResult
 
@@ -63,13 +63,13 @@ SETTINGS = {
 class SiteData:
     """What a site has: its number in the federation, samples, a folder of its own, a model.
 
-    ``module`` makes the model from the server's name for it and the number of classes. ``origin``
-    says where samples and model came from; ``share`` allows the server to know how many labels are
-    suspicious.
+    ``module`` makes the model from the server's name for it, the number of classes and the seed.
+    ``origin`` says where samples and model came from; ``share`` allows the server to know how many
+    labels are suspicious.
     """
 
     client: int
-    module: Callable[[str, int], nn.Module]
+    module: Callable[[str, int, int], nn.Module]
     inputs: Tensor
     labels: Tensor
     folder: Path
@@ -217,13 +217,13 @@ class Host:
 
 def _model(data: SiteData, settings: Mapping[str, Any]) -> FlatModel:
     """Build the run's model; refuse one that differs from the server's."""
-    model = FlatModel(data.module(settings["model"], settings["classes"]))
+    model = FlatModel(data.module(*(settings[key] for key in ("model", "classes", "seed"))))
     if settings["parameters"] != model.length:
         raise InputError(
             f"the site's model has {model.length} parameters and the server's has "
             f"{settings['parameters']}; give both the same --model"
         )
-    return model
+    return bind(model, data.inputs, "the site's inputs")
 
 
 def _digest(parts: Mapping[str, bytes]) -> str:

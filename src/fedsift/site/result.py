@@ -26,7 +26,7 @@ from fedsift.audit import Calibration, SiteAudit, audit_site
 from fedsift.errors import InputError, WireError
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Scalar
-from fedsift.problem import FlatModel
+from fedsift.problem import FlatModel, bind
 from fedsift.site.sources import class_names, load_model, load_samples, sample_names
 
 CHUNK = 512  # samples in one pass
@@ -131,7 +131,7 @@ class SiteRun:
         sys.path.insert(0, origin.cwd)  # for module:function
         inputs, labels = load_samples(origin.data)
         make = load_model(origin.model, tuple(inputs.shape[1:]))
-        module = make(self.result.model, len(self.result.class_names))
+        module = make(self.result.model, len(self.result.class_names), self._seed())
         try:
             module.load_state_dict(load_file(path))
         except (OSError, SafetensorError, RuntimeError) as error:
@@ -139,7 +139,11 @@ class SiteRun:
             raise InputError(
                 f"{path} is not the model of this run ({reason}); make the run again"
             ) from None
-        return inputs, labels, FlatModel(module)
+        return inputs, labels, bind(FlatModel(module), inputs, "the site's inputs")
+
+    def _seed(self) -> int:
+        """Return the run's seed: it makes what a model does not save."""
+        return int(json.loads((self.folder / "run.json").read_text(encoding="utf-8"))["seed"])
 
 
 def open_site_run(folder: Path) -> SiteRun | None:

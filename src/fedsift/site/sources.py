@@ -29,6 +29,7 @@ from fedsift.data.parquet import require
 from fedsift.errors import DataError, FedsiftError, InputError
 from fedsift.memory import aligned
 from fedsift.problem.networks import MODELS, build_model
+from fedsift.randomness import derive
 
 REFERENCE = re.compile(r"[\w.]+:\w+")
 CLASSES = "classes.txt"
@@ -68,25 +69,25 @@ def sample_names(given: str) -> list[str] | None:
     return [str(file.relative_to(path)) for file in _image_files(path)]
 
 
-def load_model(given: str, shape: tuple[int, ...]) -> Callable[[str, int], nn.Module]:
-    """Return a function of (the server's name for the model, classes) that makes the model.
+def load_model(given: str, shape: tuple[int, ...]) -> Callable[[str, int, int], nn.Module]:
+    """Return a function of (the server's name for the model, classes, seed) that makes the model.
 
     ``auto`` is the model that the server names.
     """
     if REFERENCE.fullmatch(given):
-        return lambda _name, _classes: _module(given)
+        return lambda _name, _classes, seed: _module(given, seed)
     if given != "auto" and given not in MODELS:
         raise InputError(
             f"there is no model '{given}'; give module:function or one of {', '.join(MODELS)}"
         )
 
-    def build(name: str, classes: int) -> nn.Module:
+    def build(name: str, classes: int, seed: int) -> nn.Module:
         chosen = name if given == "auto" else given
         if chosen not in MODELS:
             raise InputError(
                 "the server uses a model of its own; join with --model module:function"
             )
-        return build_model(chosen, shape, classes, 0)
+        return build_model(chosen, shape, classes, seed)
 
     return build
 
@@ -108,8 +109,11 @@ def call(reference: str) -> Any:
         raise InputError(f"{reference} failed: {type(error).__name__}: {error}") from error
 
 
-def _module(reference: str) -> nn.Module:
-    module = call(reference)
+def _module(reference: str, seed: int) -> nn.Module:
+    """Call the function with torch's generators seeded; they are then as they were."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(derive(seed, "model"))
+        module = call(reference)
     if not isinstance(module, nn.Module):
         raise InputError(f"{reference} returned a {type(module).__name__} and not an nn.Module")
     return module
