@@ -112,6 +112,17 @@ def test_both_send_the_same_number_of_bytes(conv):
     assert abs(a.bytes_up - b.bytes_up) < 10  # a scalar is text: its digits may differ in number
 
 
+def test_clients_at_different_models_are_not_pooled(conv):
+    identity, means = Identity(len(conv.y)), []
+    request = replace(_request(conv, "product", identity), arrays={"v": conv.v})
+    for federation in _federations(conv):
+        for m in range(3):
+            state = federation.state(m)
+            federation.states[m] = replace(state, y=conv.y if m else 0.5 * conv.y)
+        means.append(_mean_product(federation.ask(request, [0, 1, 2]), identity))
+    torch.testing.assert_close(*means, rtol=1e-10, atol=1e-12)
+
+
 def test_pooling_is_one_pass(conv, monkeypatch):
     calls = []
     forward = type(conv.problem).outputs
