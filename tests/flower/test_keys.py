@@ -7,6 +7,7 @@ import threading
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
+from fedsift.cli.main import main
 from fedsift.errors import InputError
 from fedsift.flower.keys import make_keys
 
@@ -64,3 +65,9 @@ def test_a_second_call_adds_and_changes_nothing(tmp_path):
     assert {path: path.read_bytes() for path in first} == before
     with pytest.raises(InputError, match="already has a server certificate"):
         make_keys(tmp_path, [], ["new.example.org"])
+
+
+def test_a_negative_number_of_sites_writes_nothing(tmp_path, capsys):
+    assert main(["keys", "--out", str(tmp_path / "keys"), "--sites", "-1"]) == 2
+    assert "--sites is -1" in capsys.readouterr().err
+    assert not (tmp_path / "keys").exists()

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from fedsift.errors import InputError
+
 EXAMPLES = """\
 examples:
   fedsift keys --out keys --sites 3                        for three sites on this machine
@@ -46,6 +48,8 @@ def handle(options: argparse.Namespace) -> int:
     from fedsift.flower.deploy import check_installed, site_names  # noqa: PLC0415
 
     check_installed()
+    if options.sites < 0:
+        raise InputError(f"--sites is {options.sites}; give a number of at least 0")
     from fedsift.flower.keys import make_keys  # noqa: PLC0415
 
     for path in make_keys(options.out, site_names(options.sites), options.host):
