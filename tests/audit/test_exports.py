@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedsift.audit import Calibration, audit_site, write_issues
-from fedsift.audit.images import data_uri
+from fedsift.data.images import data_uri
 from fedsift.errors import InputError
 
 

@@ -21,7 +21,7 @@ from xml.sax.saxutils import quoteattr
 import pandas as pd
 from torch import Tensor
 
-from fedsift.audit.images import data_uri, is_image
+from fedsift.data.images import data_uri, is_image
 from fedsift.errors import InputError
 from fedsift.files import write_atomically, write_text
 

@@ -10,9 +10,9 @@ import pandas as pd
 from torch import Tensor
 
 from fedsift.audit.calibration import Calibration
-from fedsift.audit.images import data_uri, is_image
 from fedsift.audit.issues import issue_table, label_posterior
 from fedsift.audit.summary import SiteSummary, summarise
+from fedsift.data.images import data_uri, is_image
 
 GALLERY = 24
 

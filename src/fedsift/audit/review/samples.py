@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 from torch import Tensor
 
-from fedsift.audit.images import is_image, png
 from fedsift.audit.review.decisions import Decisions
 from fedsift.audit.site import SiteAudit
+from fedsift.data.images import is_image, png
 from fedsift.files import write_atomically
 
 SHOWN_FIELDS = 200

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fedsift.audit.images import is_image, png
+from fedsift.data.images import is_image, png
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -1,0 +1,141 @@
+"""Samples as their owner has them: nothing is scaled, encoded or numbered yet.
+
+A source (``data/sources``) reads them; a ``Schema`` makes inputs and class numbers of them. What
+a person sees, in the audit and on the review page, is the content: raw values and pictures.
+
+| content    | a sample is                                             |
+|------------|---------------------------------------------------------|
+| `Table`    | a row with named columns: numbers, categories, text     |
+| `Pictures` | an image, decoded when it is asked for                  |
+| `Arrays`   | numbers that go to the model as they are                |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+
+from fedsift.data.images import png
+from fedsift.problem.inputs import Inputs, take
+
+SHOWN_FIELDS = 200
+
+
+@runtime_checkable
+class Content(Protocol):
+    """What a label is about."""
+
+    kind: ClassVar[str]
+
+    def __len__(self) -> int: ...
+
+    def fields(self, index: int) -> dict[str, Any]:
+        """Return what can be read of a sample, by name: columns, text, a file's name."""
+        ...
+
+    def picture(self, index: int) -> bytes | None:
+        """Draw a sample as PNG; None where it is not a picture."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows with named columns, as they were read; a missing value is NaN or None."""
+
+    kind: ClassVar[str] = "table"
+    frame: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def fields(self, index: int) -> dict[str, Any]:
+        """Return a row by column; what is missing is None."""
+        row = self.frame.iloc[index].to_dict()
+        return {str(name): None if pd.isna(v) else v for name, v in row.items()}
+
+    def picture(self, index: int) -> bytes | None:  # noqa: ARG002
+        """Return nothing: a row is read, not drawn."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Images of one size and one pixel type.
+
+    ``pixels`` decodes one: [H, W] or [H, W, 3] of ``dtype`` (uint8, uint16 or float32), the values
+    of the file. ``about`` has fields of a sample that a person would want: its file's name.
+    """
+
+    kind: ClassVar[str] = "image"
+    count: int
+    height: int
+    width: int
+    channels: int
+    dtype: str
+    pixels: Callable[[int], npt.NDArray[Any]]
+    about: Callable[[int], Mapping[str, Any]] = field(default=lambda _: {})
+
+    def __len__(self) -> int:
+        return self.count
+
+    def fields(self, index: int) -> dict[str, Any]:
+        """Return the file's name and the like."""
+        return dict(self.about(index))
+
+    def picture(self, index: int) -> bytes | None:
+        """Draw it, its darkest value black and its brightest white."""
+        pixels = torch.from_numpy(np.asarray(self.pixels(index), np.float32))
+        image = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
+        return png(image)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Numbers that go to the model as they are; images are [n, C, H, W]."""
+
+    kind: ClassVar[str] = "array"
+    inputs: Inputs
+    names: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def fields(self, index: int) -> dict[str, Any]:
+        """Return the first numbers of a sample, by the columns' names where there are any."""
+        values = take(self.inputs, torch.tensor([index]))[0].flatten()[:SHOWN_FIELDS].tolist()
+        names = self.names or tuple(f"field {n}" for n in range(len(values)))
+        return dict(zip(names, values, strict=False))
+
+    def picture(self, index: int) -> bytes | None:
+        """Draw a sample that is an image of 1 or 3 channels."""
+        if len(self.inputs.shape) != 4 or self.inputs.shape[1] not in {1, 3}:
+            return None
+        return png(take(self.inputs, torch.tensor([index]))[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples with the names that their owner uses.
+
+    ``where``     the file, folder or function they came from, for messages
+    ``labels``    the name of each sample's class; a number or a boolean as its text
+    ``ids``       what the owner calls the samples; None: their positions
+    ``classes``   all classes in order, where the source knows them; None: those that occur
+    ``notes``     what was left out and why, one sentence each
+    """
+
+    where: str
+    content: Content
+    labels: tuple[str, ...]
+    ids: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.labels)
