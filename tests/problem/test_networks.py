@@ -5,7 +5,18 @@ import torch
 from torch import nn
 
 from fedsift.errors import InputError
-from fedsift.problem.networks import MODELS, build_model, digits_cnn, linear, paper_cnn
+from fedsift.problem import FlatModel
+from fedsift.problem.networks import (
+    MODELS,
+    build_model,
+    cnn,
+    default_model,
+    digits_cnn,
+    linear,
+    mlp,
+    paper_cnn,
+)
+from fedsift.problem.stacked_model import stacked_model
 
 CASES = [
     ("paper_cnn", (1, 28, 28), 10),
@@ -13,6 +24,10 @@ CASES = [
     ("paper_cnn", (1, 28, 28), 62),
     ("digits_cnn", (1, 8, 8), 10),
     ("linear", (1, 8, 8), 10),
+    ("mlp", (12,), 3),
+    ("cnn", (1, 8, 8), 10),
+    ("cnn", (3, 9, 30), 4),
+    ("cnn", (2, 224, 100), 2),
 ]
 
 
@@ -57,6 +72,9 @@ def test_another_seed_gives_another_model():
         (paper_cnn(3, 32, 10), (27 + 1) * 64 + 3 * (9 * 64 + 1) * 64 + (4 * 64 + 1) * 10),
         (digits_cnn(), (9 + 1) * 20 + (9 * 20 + 1) * 32 + (16 * 32 + 1) * 10),
         (linear((3, 2, 2), 5), (12 + 1) * 5),
+        (mlp((3, 2), 5), (6 + 1) * 64 + (64 + 1) * 5),
+        (cnn((3, 8, 8), 5), (27 + 1) * 32 + 2 * (9 * 32 + 1) * 32 + (16 * 32 + 1) * 5),
+        (cnn((1, 224, 224), 2), (9 + 1) * 32 + 2 * (9 * 32 + 1) * 32 + (16 * 32 + 1) * 2),
     ],
 )
 def test_number_of_parameters(model, count):
@@ -86,6 +104,8 @@ def test_each_pooling_halves_the_side(channels, size, sides):
         ("paper_cnn", (1, 8, 8), "too small"),
         ("paper_cnn", (1, 28, 32), "square"),
         ("digits_cnn", (1, 28, 28), r"\[1, 8, 8\]"),
+        ("cnn", (1, 8, 7), "8x8 pixels or more"),
+        ("cnn", (64,), "8x8 pixels or more"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused(name, shape, message):
@@ -97,3 +117,45 @@ def test_a_layer_without_seeded_initialisation_is_refused(monkeypatch):
     monkeypatch.setitem(MODELS, "normed", lambda _shape, _classes: nn.Sequential(nn.BatchNorm1d(3)))
     with pytest.raises(InputError, match="BatchNorm1d"):
         build_model("normed", (3,), 10, seed=0)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("mlp", (6,)), ("cnn", (2, 33, 17))])
+def test_own_data_models_have_a_forward_derivative(name, shape):
+    model = FlatModel(build_model(name, shape, 3, seed=0).double())
+    y, inputs = model.initial(), torch.rand(2, *shape, dtype=torch.float64)
+    v = torch.ones_like(y)
+    _, forward = torch.func.jvp(lambda at: model(at, inputs), (y,), (v,))
+    step = 1e-7
+    numeric = (model(y + step * v, inputs) - model(y - step * v, inputs)) / (2 * step)
+    torch.testing.assert_close(forward, numeric, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("mlp", (6,)), ("cnn", (2, 33, 17))])
+def test_own_data_models_can_be_stacked(name, shape):
+    model = FlatModel(build_model(name, shape, 3, seed=0).double())
+    ys = torch.stack([model.initial(), 2 * model.initial()])
+    inputs = torch.rand(2, 4, *shape, dtype=torch.float64)
+    alone = torch.stack([model(y, part) for y, part in zip(ys, inputs, strict=True)])
+    torch.testing.assert_close(stacked_model(model, inputs)(ys), alone, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "model"),
+    [
+        ("text", (4099,), "linear"),
+        ("encoded", (512,), "linear"),
+        ("table", (12,), "mlp"),
+        ("image", (3, 32, 40), "cnn"),
+        ("image", (3, 7, 40), "mlp"),
+        ("array", (1, 28, 28), "cnn"),
+        ("array", (28, 28), "mlp"),
+    ],
+)
+def test_default_models_fit_their_inputs(kind, shape, model):
+    assert default_model(kind, shape) == model
+    assert build_model(model, shape, 3, seed=0)(torch.ones(2, *shape)).shape == (2, 3)
+
+
+def test_there_is_no_default_model_for_whole_numbers():
+    with pytest.raises(InputError, match="module:function"):
+        default_model("integers", (20,))

@@ -3,6 +3,8 @@
     paper_cnn    4 x [64 filters of 3x3, ReLU, 2x2 max-pooling], linear: about 1.1e5 parameters
     digits_cnn   2 convolutions and a linear layer for 8x8 images: about 1.1e4 parameters
     linear       softmax regression
+    mlp          one hidden layer of 64, for tables
+    cnn          3 x [32 filters of 3x3, ReLU, pooling], linear: images of any size from 8x8 on
 
 There is no batch norm: its running means would be state outside the flat vector y, and would make
 a sample's loss depend on its batch.
@@ -67,11 +69,59 @@ def _digits_cnn(shape: Shape, classes: int) -> nn.Module:
     return digits_cnn(classes)
 
 
+def mlp(shape: Shape, classes: int) -> nn.Module:
+    """Return one hidden layer on the flattened input."""
+    hidden = 64
+    layers = (nn.Linear(math.prod(shape), hidden), nn.ReLU(), nn.Linear(hidden, classes))
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
+def cnn(shape: Shape, classes: int) -> nn.Module:
+    """Return a small CNN; 4 to 7 rows and columns remain, whatever the size of the images is."""
+    if len(shape) != 3 or min(shape[1:]) < 8:
+        raise InputError(
+            f"cnn takes images [C, H, W] of 8x8 pixels or more, not inputs {list(shape)}; choose "
+            "another model"
+        )
+    width, (inputs, *sides) = 32, shape
+    layers: list[nn.Module] = []
+    for _ in range(3):
+        layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.ReLU()]
+        steps = [2 if side >= 8 else 1 for side in sides]
+        if max(steps) > 1:
+            layers.append(nn.MaxPool2d(tuple(steps)))
+        inputs, sides = width, [side // step for side, step in zip(sides, steps, strict=True)]
+    steps = [side // 4 for side in sides]
+    if max(steps) > 1:  # adaptive pooling, with a fixed window: it has all derivatives
+        layers.append(nn.AvgPool2d((steps[0], steps[1])))
+    places = math.prod(side // step for side, step in zip(sides, steps, strict=True))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width * places, classes))
+
+
 MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
     "paper_cnn": _paper_cnn,
     "digits_cnn": _digits_cnn,
     "linear": linear,
+    "mlp": mlp,
+    "cnn": cnn,
 }
+
+
+def default_model(kind: str, shape: Shape) -> str:
+    """Name a model for inputs of a schema's kind: text, encoded, table, image, array or integers.
+
+    Hashed words and an encoder's features have far more columns than there are clean samples, and
+    are close to linearly separable; a hidden layer adds parameters, not accuracy.
+    """
+    if kind == "integers":
+        raise InputError(
+            "inputs are whole numbers, and no model of fedsift embeds them; give your own as "
+            "module:function, or store them as floats"
+        )
+    if kind in {"text", "encoded"}:
+        return "linear"
+    image = len(shape) == 3 and min(shape[1:]) >= 8
+    return "cnn" if image and kind in {"image", "array"} else "mlp"
 
 
 def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:

@@ -1,0 +1,1 @@
+"""Frozen encoders: networks that nobody trains here, from samples to features."""
