@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedsift.algorithms import LocalSteps, OuterStep
     from fedsift.errors import FedsiftError, InputError, RunError
-    from fedsift.experiment.api import Result, Simulation, Solution, fit, simulate, solve
+    from fedsift.experiment.api import Simulation, Solution, fit, simulate, solve
+    from fedsift.experiment.result import Result
+    from fedsift.experiment.saving import load
     from fedsift.federation import LocalFederation
     from fedsift.hypergradient import (
         Constant,
@@ -43,12 +45,16 @@ __all__ = [
     "TensorBatch",
     "Theorem",
     "fit",
+    "load",
     "simulate",
     "solve",
     "without_batch_norm",
 ]
 
-_HOMES = ("errors", "problem", "algorithms", "hypergradient", "federation", "experiment.api")
+_HOMES = (
+    *("errors", "problem", "algorithms", "hypergradient", "federation"),
+    *("experiment.api", "experiment.result", "experiment.saving"),
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,8 @@ from sklearn import metrics as sk
 from torch import nn
 
 from fedsift.experiment import metrics
-from fedsift.experiment.metrics import accuracy, detection, predict
+from fedsift.experiment.metrics import accuracy, detection
+from fedsift.problem.predict import predict
 from fedsift.problem import FlatModel
 from fedsift.randomness import generator
 

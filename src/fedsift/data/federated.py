@@ -5,6 +5,7 @@ What is built here is checked here, so that no later code meets a NaN or a label
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedsift.data.noise import effective_rate
+from fedsift.data.samples import Arrays, Chosen, Content
 from fedsift.errors import DataError
 
 InputsAndLabels = tuple[Tensor, Tensor]
@@ -22,16 +24,41 @@ class ClientData:
     """The samples of one client.
 
     ``labels`` may be wrong; ``true_labels`` is ``None`` where they are not known. ``ids`` are the
-    samples' rows in the original dataset.
+    samples' rows in the original dataset, ``names`` what their owner calls them, ``raw`` what a
+    person sees of them; None: the rows, and the inputs.
     """
 
     inputs: Tensor
     labels: Tensor
     true_labels: Tensor | None
     ids: Tensor
+    names: tuple[str, ...] | None = None
+    raw: Content | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def content(self) -> Content:
+        """What a person sees of the samples."""
+        return Arrays(self.inputs) if self.raw is None else self.raw
+
+    @property
+    def sample_names(self) -> tuple[str, ...]:
+        """What the samples are called."""
+        return tuple(map(str, self.ids.tolist())) if self.names is None else self.names
+
+    def choose(self, kept: Tensor) -> ClientData:
+        """Return the samples of a mask."""
+        rows = kept.nonzero().flatten().tolist()
+        return ClientData(
+            self.inputs[kept],
+            self.labels[kept],
+            None if self.true_labels is None else self.true_labels[kept],
+            self.ids[kept],
+            None if self.names is None else tuple(self.names[n] for n in rows),
+            None if self.raw is None else Chosen(self.raw, tuple(rows)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,21 +66,28 @@ class FederatedData:
     """Clients with noisy labels, and the server's clean validation and test sets.
 
     ``noise_rate`` is the effective rate over all clients, ``None`` where it is not known.
+    ``site_names`` are numbers where none are given; ``test`` is ``None`` where there is none.
     """
 
     name: str
     clients: list[ClientData]
     validation: InputsAndLabels
-    test: InputsAndLabels
+    test: InputsAndLabels | None
     class_names: tuple[str, ...]
     noise_rate: float | None = None
+    site_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.clients:
             raise DataError(f"{self.name} has no client; give at least one")
+        if not self.site_names:
+            numbers = tuple(str(m) for m in range(len(self.clients)))
+            object.__setattr__(self, "site_names", numbers)
         classes = len(self.class_names)
         parts = {f"client {m}": (c.inputs, c.labels) for m, c in enumerate(self.clients)}
-        parts |= {"the validation set": self.validation, "the test set": self.test}
+        parts["the validation set"] = self.validation
+        if self.test is not None:
+            parts["the test set"] = self.test
         shape = self.clients[0].inputs.shape[1:]
         for where, (inputs, labels) in parts.items():
             check_client(inputs, labels, classes, where)
@@ -74,6 +108,14 @@ class FederatedData:
     def shape(self) -> tuple[int, ...]:
         """Shape of one input."""
         return tuple(self.clients[0].inputs.shape[1:])
+
+    def digest(self) -> str:
+        """Hash the sites' names, labels and shapes, to notice later that samples have changed."""
+        total = hashlib.sha256()
+        for name, client in zip(self.site_names, self.clients, strict=True):
+            total.update(f"{name} {tuple(client.inputs.shape)} {client.sample_names}".encode())
+            total.update(client.labels.numpy().tobytes())
+        return total.hexdigest()[:16]
 
 
 def noise_rate(clients: Sequence[ClientData]) -> float | None:

@@ -15,11 +15,13 @@ class ServerData:
 
     name: str
     validation: InputsAndLabels
-    test: InputsAndLabels
+    test: InputsAndLabels | None
     class_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
         for where, samples in (("validation", self.validation), ("test", self.test)):
+            if samples is None:
+                continue
             check_client(*samples, self.classes, f"the {where} set")
             if samples[0].shape[1:] != self.validation[0].shape[1:]:
                 raise DataError(
@@ -45,6 +47,11 @@ class ServerData:
     @property
     def clients(self) -> Sequence[ClientData]:
         """Nothing: the samples are at the sites."""
+        return ()
+
+    @property
+    def site_names(self) -> tuple[str, ...]:
+        """Nothing: the sites have their names."""
         return ()
 
     @property

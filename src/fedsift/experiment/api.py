@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from fedsift.algorithms import CommFedBiO, LocalSteps, OuterStep, RoundInfo, Server, ServerState
-from fedsift.algorithms.registry import METHODS
-from fedsift.audit import SiteAudit, SiteSummary
 from fedsift.data import ClientData, FederatedData
 from fedsift.errors import ConfigError, DataError
-from fedsift.experiment.auditing import audit_client, calibrate
-from fedsift.experiment.common_keys import DataKeys, RunKeys
-from fedsift.experiment.config import all_keys, from_mapping
-from fedsift.experiment.loop import rounds as run_rounds
+from fedsift.experiment.common_keys import OWN, OWN_MODEL, DataKeys, FileKeys, RunKeys
+from fedsift.experiment.config import Config, all_keys, from_mapping
+from fedsift.experiment.progress import shown_progress
+from fedsift.experiment.result import Result
+from fedsift.experiment.run import execute, train
+from fedsift.experiment.saving import keep_all, result_of
 from fedsift.experiment.setup import Setup, from_data
 from fedsift.hypergradient import Estimator
 from fedsift.keys import keys_of
@@ -29,7 +30,7 @@ from fedsift.problem import FlatModel, Problem, bind
 from fedsift.problem.run_modes import RunModes
 
 # ``simulate`` has the data and the model, and ``fit`` names those of the run that it takes.
-NOT_SETTINGS = {*keys_of(RunKeys, DataKeys), "model"}
+NOT_SETTINGS = {*keys_of(RunKeys, DataKeys, FileKeys), "model"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,51 +39,7 @@ class Simulation:
 
     model: nn.Module
     data: FederatedData
-    named: bool = False
-    ids: tuple[tuple[Any, ...], ...] | None = None
     modes: RunModes | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """What ``fit`` returns: the trained model, a row per round, the weights."""
-
-    model: nn.Module
-    history: pd.DataFrame
-    setup: Setup
-    state: ServerState
-    federation: Simulation
-
-    def weights(self, client: int) -> Tensor:
-        """Return the learned weights of a client's samples."""
-        self._check(client)
-        return self.setup.weights(client)
-
-    def label_issues(self, client: int) -> pd.DataFrame:
-        """Return a client's samples, the most suspicious label first."""
-        self._check(client)
-        table = self._audit(client).table
-        if self.federation.named:
-            return table
-        return table.astype({"label": "int64", "suggested_label": "int64"})
-
-    def site_summary(self, client: int) -> SiteSummary:
-        """Return how many of a client's labels are wrong, by class, and which are confused."""
-        self._check(client)
-        return self._audit(client).summary
-
-    def _audit(self, client: int) -> SiteAudit:
-        calibration = calibrate(self.setup, self.state.y)
-        ids = None if self.federation.ids is None else self.federation.ids[client]
-        return audit_client(self.setup, self.state.y, client, calibration, ids)
-
-    def _check(self, client: int) -> None:
-        count = len(self.setup.data.clients)
-        if not 0 <= client < count:
-            raise DataError(f"there is no client {client}; clients are 0 to {count - 1}")
-        if not self.setup.learns_weights:
-            able = ", ".join(name for name, method in METHODS.items() if method.learns_weights)
-            raise DataError(f"{self.setup.config.method} learns no weights; fit with one of {able}")
 
 
 def simulate(
@@ -97,7 +54,7 @@ def simulate(
     """Make a federation of clients in this process.
 
     ``clients`` and ``validation`` are pairs (inputs, labels) of tensors or arrays; the validation
-    labels must be clean. Without a ``test`` pair the history shows the accuracy on validation data.
+    labels must be clean.
     ``true_labels``, one array per client, is for experiments on simulated noise. ``class_names``
     and ``ids`` (file names, one list per client) appear in the label issues.
     """
@@ -114,9 +71,14 @@ def simulate(
         raise DataError(
             f"true_labels has {len(truths)} arrays for {len(pairs)} clients; give one per client"
         )
+    called: list[tuple[str, ...] | None] = [None] * len(pairs)
+    if ids is not None:
+        if [len(part) for part in ids] != [y.numel() for _, y in pairs]:
+            raise DataError("ids must have one list per client, with one id per sample")
+        called = [tuple(map(str, part)) for part in ids]
     members = [
-        ClientData(x, y, t, torch.arange(y.numel()))
-        for (x, y), t in zip(pairs, truths, strict=True)
+        ClientData(x, y, t, torch.arange(y.numel()), c)
+        for (x, y), t, c in zip(pairs, truths, called, strict=True)
     ]
     flat = bind(flat, held[0], "the validation inputs")
     classes = _classes(flat, held[0])
@@ -125,12 +87,9 @@ def simulate(
         raise DataError(
             f"class_names has {len(set(names))} names for {classes} classes; give one per class"
         )
-    if ids is not None and [len(part) for part in ids] != [len(c) for c in members]:
-        raise DataError("ids must have one list per client, with one id per sample")
-    tested = held if test is None else _pair(test, dtype, "the test set")
+    tested = None if test is None else _pair(test, dtype, "the test set")
     data = FederatedData("own data", members, held, tested, names)
-    kept = None if ids is None else tuple(tuple(part) for part in ids)
-    return Simulation(model, data, class_names is not None, kept, flat.modes)
+    return Simulation(model, data, flat.modes)
 
 
 def fit(
@@ -140,11 +99,17 @@ def fit(
     seed: int = 0,
     device: str = "auto",
     observe: Callable[[dict[str, Any]], None] | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
     **settings: Any,
 ) -> Result:
     """Train with a method; ``settings`` are keys of the configuration, such as ``rate=50``.
 
-    ``observe`` is called with the record of every round, for a progress bar or a log.
+    ``out`` is a run folder to write to, with checkpoints; ``resume`` goes on with the run that it
+    holds. ``progress`` shows a bar; None: where standard error is a terminal. ``observe`` is
+    called with the record of every round.
     """
     run = {"method": method, "rounds": rounds, "seed": seed, "device": device}
     known = from_mapping(run, "fit").values()
@@ -152,16 +117,31 @@ def fit(
         if name not in all_keys() or name in NOT_SETTINGS:
             takes = ", ".join(key for key in known if key not in NOT_SETTINGS)
             raise ConfigError(f"fit has no setting '{name}'; {method} takes {takes}")
-    config = from_mapping({**run, **settings}, "fit")
-    setup = from_data(config, federation.data, federation.model, federation.modes)
-    state, records = setup.initial_state(), []
-    for done in run_rounds(setup, state, 0):
-        state = done.state
-        records.append(done.record)
-        if observe is not None:
-            observe(done.record)
-    model = setup.model.to_module(state.y).cpu()
-    return Result(model, pd.DataFrame(records), setup, state, federation)
+    if resume and out is None:
+        raise ConfigError("resume needs the folder of the run; give it as out")
+    own = {
+        "dataset": OWN,
+        "clients": len(federation.data.clients),
+        "model": OWN_MODEL,
+        "digest": federation.data.digest(),
+    }
+    config = from_mapping({**run, **own, **settings}, "fit")
+
+    def build(config: Config) -> Setup:
+        return from_data(config, federation.data, federation.model, federation.modes)
+
+    with shown_progress(method, rounds, progress) as shown:
+
+        def tell(record: dict[str, Any]) -> None:
+            shown(record)
+            if observe is not None:
+                observe(record)
+
+        if out is None:
+            return result_of(train(build(config), tell))
+        finished = execute(config, Path(out), resume=resume, observe=tell, build=build)
+    keep_all(finished, Path(out))
+    return result_of(finished)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
 
 from fedsift.audit import THRESHOLD
 from fedsift.problem import FlatModel
-
-CHUNK = 1000
-
-
-@torch.no_grad()
-def predict(model: FlatModel, y: Tensor, inputs: Tensor) -> Tensor:
-    """Return the class probabilities of every input."""
-    parts = [model(y, part.to(y.device)) for part in torch.split(inputs, CHUNK)]
-    return torch.cat(parts).softmax(dim=1)
+from fedsift.problem.predict import predict
 
 
 def accuracy(model: FlatModel, y: Tensor, inputs: Tensor, labels: Tensor) -> float:

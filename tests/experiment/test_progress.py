@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from fedsift.cli import progress as module
-from fedsift.cli.progress import progress
+from fedsift.experiment import progress as module
+from fedsift.experiment.progress import progress
 
 
 def record(k: int, **figures) -> dict:
