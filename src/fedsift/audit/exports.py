@@ -19,11 +19,13 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import pandas as pd
+import torch
 from torch import Tensor
 
 from fedsift.data.images import data_uri, is_image
 from fedsift.errors import InputError
 from fedsift.files import write_atomically, write_text
+from fedsift.problem.inputs import Inputs, take
 
 FROM_NAME, TO_NAME = "label", "sample"
 SUFFIXES = {
@@ -38,7 +40,7 @@ def write_issues(
     table: pd.DataFrame,
     path: Path,
     form: str,
-    inputs: Tensor,
+    inputs: Inputs,
     class_names: Sequence[str],
     version: str = "fedsift",
 ) -> list[Path]:
@@ -61,9 +63,9 @@ def write_issues(
     return [path]
 
 
-def label_studio_task(row: dict[str, Any], inputs: Tensor, version: str) -> dict[str, Any]:
+def label_studio_task(row: dict[str, Any], inputs: Inputs, version: str) -> dict[str, Any]:
     """Return one task with its prediction."""
-    sample = inputs[row["index"]]
+    sample = take(inputs, torch.tensor([row["index"]]))[0]
     shown = {"image": data_uri(sample)} if is_image(inputs) else {"row": fields(sample)}
     choice = {
         "id": f"suggestion-{row['index']}",
@@ -76,7 +78,7 @@ def label_studio_task(row: dict[str, Any], inputs: Tensor, version: str) -> dict
     return {"data": {**shown, **row}, "predictions": [prediction]}
 
 
-def labelling_config(inputs: Tensor, class_names: Sequence[str]) -> str:
+def labelling_config(inputs: Inputs, class_names: Sequence[str]) -> str:
     """Return the labelling configuration, in Label Studio's XML."""
     tag, value = ("Image", "$image") if is_image(inputs) else ("Table", "$row")
     choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in class_names)

@@ -13,6 +13,7 @@ from fedsift.audit.calibration import Calibration
 from fedsift.audit.issues import issue_table, label_posterior
 from fedsift.audit.summary import SiteSummary, summarise
 from fedsift.data.images import data_uri, is_image
+from fedsift.problem.inputs import Inputs, sample
 
 GALLERY = 24
 
@@ -22,7 +23,7 @@ class SiteAudit:
     """What is known of a site's labels; only the site itself may see it."""
 
     client: int
-    inputs: Tensor
+    inputs: Inputs
     labels: Tensor
     class_names: tuple[str, ...]
     table: pd.DataFrame
@@ -36,14 +37,14 @@ class SiteAudit:
         columns = ("index", "label", "suggested_label", "score", "confidence")
         rows = zip(*(worst[name].tolist() for name in columns), strict=True)
         return [
-            {**dict(zip(columns, row, strict=True)), "image": data_uri(self.inputs[row[0]])}
+            {**dict(zip(columns, row, strict=True)), "image": data_uri(sample(self.inputs, row[0]))}
             for row in rows
         ]
 
 
 def audit_site(
     client: int,
-    inputs: Tensor,
+    inputs: Inputs,
     labels: Tensor,
     weights: Tensor,
     probabilities: Tensor,

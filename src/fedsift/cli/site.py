@@ -17,6 +17,7 @@ from fedsift.experiment.config import from_mapping, read_toml
 from fedsift.experiment.setup import load_data
 from fedsift.federation.encoding import Parts
 from fedsift.files import write_atomically
+from fedsift.problem.inputs import whole
 from fedsift.site.host import Host, SiteData
 from fedsift.site.process import serve
 from fedsift.site.result import Origin
@@ -119,7 +120,7 @@ def load_site(options: argparse.Namespace, folder: Path) -> SiteData:
 def _split(path: Path, folder: Path) -> int:
     config = from_mapping(read_toml(path), str(path)).resolve()
     for m, client in enumerate(load_data(config).clients):
-        arrays = {"inputs": client.inputs.numpy(), "labels": client.labels.numpy()}
+        arrays = {"inputs": whole(client.inputs).numpy(), "labels": client.labels.numpy()}
         target = folder / f"{m}.npz"
         write_atomically(target, lambda temporary, a=arrays: _save(temporary, a))  # type: ignore[misc]
         print(f"{target}: {len(client)} samples")

@@ -21,6 +21,7 @@ import torch
 
 from fedsift.data.federated import ClientData, FederatedData, noise_rate
 from fedsift.errors import DataError
+from fedsift.problem.inputs import select
 
 COLUMNS = ("client", "index", "class", "unusable")
 
@@ -35,7 +36,7 @@ def apply_corrections(data: FederatedData, path: Path) -> FederatedData:
             f"client; it has 0 to {len(data.clients) - 1}"
         )
     clients = [
-        _corrected(client, table[table["client"] == m], f"client {m} in {path}", data.classes)
+        _corrected(client, table[table["client"] == m], f"{data.where(m)} in {path}", data.classes)
         for m, client in enumerate(data.clients)
     ]
     rate = noise_rate(clients)
@@ -77,4 +78,4 @@ def _corrected(client: ClientData, rows: pd.DataFrame, where: str, classes: int)
     if not bool(kept.any()):
         raise DataError(f"{where} has no usable sample left; leave the client out")
     true = None if client.true_labels is None else client.true_labels[kept]
-    return ClientData(client.inputs[kept], labels[kept], true, client.ids[kept])
+    return ClientData(select(client.inputs, kept), labels[kept], true, client.ids[kept])

@@ -13,13 +13,15 @@ import zlib
 import torch
 from torch import Tensor
 
+from fedsift.problem.inputs import Inputs
+
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GREY, RGB = 0, 2
 
 
-def is_image(inputs: Tensor) -> bool:
+def is_image(inputs: Inputs) -> bool:
     """Tell images [n, C, H, W] of 1 or 3 channels from rows of fields."""
-    return inputs.ndim == 4 and inputs.shape[1] in {1, 3}
+    return len(inputs.shape) == 4 and inputs.shape[1] in {1, 3}
 
 
 def png(image: Tensor) -> bytes:

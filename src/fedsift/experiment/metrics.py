@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -10,18 +11,21 @@ from torch import Tensor
 
 from fedsift.audit import THRESHOLD
 from fedsift.problem import FlatModel
+from fedsift.problem.inputs import Inputs, parts
 
-CHUNK = 1000
+NUMBERS = 2**22  # of all inputs in one pass
+SMALLEST, LARGEST = 64, 1000
 
 
 @torch.no_grad()
-def predict(model: FlatModel, y: Tensor, inputs: Tensor) -> Tensor:
+def predict(model: FlatModel, y: Tensor, inputs: Inputs) -> Tensor:
     """Return the class probabilities of every input."""
-    parts = [model(y, part.to(y.device)) for part in torch.split(inputs, CHUNK)]
-    return torch.cat(parts).softmax(dim=1)
+    size = min(max(NUMBERS // max(math.prod(inputs.shape[1:]), 1), SMALLEST), LARGEST)
+    outputs = [model(y, part.to(y.device)) for part in parts(inputs, size)]
+    return torch.cat(outputs).softmax(dim=1)
 
 
-def accuracy(model: FlatModel, y: Tensor, inputs: Tensor, labels: Tensor) -> float:
+def accuracy(model: FlatModel, y: Tensor, inputs: Inputs, labels: Tensor) -> float:
     """Return the share of inputs whose most probable class is the label."""
     hits = predict(model, y, inputs).argmax(dim=1).cpu() == labels.cpu()
     return float(hits.double().mean())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from fedsift.experiment.config import Config
 from fedsift.federation import LocalFederation
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
-from fedsift.problem import FlatModel, LabelledBatch, Reweighting, bind
+from fedsift.problem import FlatModel, Reweighting, batch_of, bind
+from fedsift.problem.inputs import select, whole
 from fedsift.problem.networks import build_model
 from fedsift.problem.run_modes import RunModes
 
@@ -126,9 +127,9 @@ def from_data(
     _check_cohort(config, len(data.clients))
     problem = _problem(config, module, data, modes)
     method, where = METHODS[config.method], device.resolve(config.device)
-    clients = _clean_only(data.clients) if method.needs_truth else data.clients
+    clients = _clean_only(data) if method.needs_truth else data.clients
     members = [
-        Client(m, problem, _samples(client.inputs, client.labels, where), config.seed)
+        Client(m, problem, batch_of(client.inputs, client.labels, where), config.seed)
         for m, client in enumerate(clients)
     ]
     return _setup(config, data, problem, LocalFederation(members))
@@ -168,9 +169,10 @@ def _setup(
     problem: Reweighting,
     federation: Federation,
 ) -> Setup:
+    inputs, labels = data.validation
     server = Server(
         problem,
-        _samples(*data.validation, device.resolve(config.device)),
+        batch_of(whole(inputs), labels, device.resolve(config.device)),
         cohort=config.cohort,
         min_clients=config.min_clients,
         seed=config.seed,
@@ -190,20 +192,16 @@ def _check_cohort(config: Config, clients: int) -> None:
         )
 
 
-def _samples(inputs: Tensor, labels: Tensor, where: torch.device) -> LabelledBatch:
-    return LabelledBatch.of(inputs.to(where), labels.to(where))
-
-
-def _clean_only(clients: Sequence[ClientData]) -> list[ClientData]:
+def _clean_only(data: FederatedData) -> list[ClientData]:
     kept = []
-    for m, client in enumerate(clients):
+    for m, client in enumerate(data.clients):
         if client.true_labels is None:
             raise DataError("the oracle needs the true labels; use it on simulated noise only")
         good = client.labels == client.true_labels
         if not bool(good.any()):
             raise DataError(
-                f"client {m} has no correctly labelled sample; lower rho for the oracle"
+                f"{data.where(m)} has no correctly labelled sample; lower rho for the oracle"
             )
-        part = (client.inputs[good], client.labels[good], client.true_labels[good])
+        part = (select(client.inputs, good), client.labels[good], client.true_labels[good])
         kept.append(ClientData(*part, client.ids[good]))
     return kept

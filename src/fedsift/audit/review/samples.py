@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from torch import Tensor
 
 from fedsift.audit.review.decisions import Decisions
 from fedsift.audit.site import SiteAudit
 from fedsift.data.images import is_image, png
 from fedsift.files import write_atomically
+from fedsift.problem.inputs import Inputs, sample
 
 SHOWN_FIELDS = 200
 
@@ -23,7 +23,7 @@ class ReviewSamples:
     """The samples of a site in the order of suspicion."""
 
     client: int
-    inputs: Tensor
+    inputs: Inputs
     class_names: tuple[str, ...]
     table: pd.DataFrame
     field_names: tuple[str, ...] | None = None
@@ -41,11 +41,11 @@ class ReviewSamples:
 
     def picture(self, index: int) -> bytes:
         """Draw a sample as PNG."""
-        return png(self.inputs[index])
+        return png(sample(self.inputs, index))
 
     def fields(self, index: int) -> list[tuple[str, str]]:
         """Return the first fields of a sample by name."""
-        values = self.inputs[index].flatten()[:SHOWN_FIELDS].tolist()
+        values = sample(self.inputs, index).flatten()[:SHOWN_FIELDS].tolist()
         names = self.field_names or tuple(f"field {n}" for n in range(len(values)))
         return [(name, f"{value:.6g}") for name, value in zip(names, values, strict=False)]
 
