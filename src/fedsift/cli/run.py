@@ -11,7 +11,8 @@ from typing import Any
 import tomli_w
 
 from fedsift.algorithms.registry import METHODS
-from fedsift.cli.reading import add_classes, add_encoder, add_reading, reading_keys
+from fedsift.cli.own import add_classes, add_encoder, reading_keys
+from fedsift.cli.reading import add_reading
 from fedsift.cli.table import print_table
 from fedsift.data import DATASETS
 from fedsift.experiment.common_keys import OWN, RunKeys
@@ -74,7 +75,7 @@ def add(commands: Any) -> None:
     )
     files.add_argument("--validation", metavar="DATA", help="clean samples")
     files.add_argument("--test", metavar="DATA", help="test samples (default: none)")
-    add_reading(files)
+    add_reading(parser)
     add_classes(files)
     files.add_argument("--model", metavar="WHAT", help="a model's name, or module:function")
     add_encoder(files)

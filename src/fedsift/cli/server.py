@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsift.cli.connection import add_switches, address
-from fedsift.cli.reading import add_classes, add_encoder, add_reading, reading
+from fedsift.cli.own import add_classes, add_encoder
+from fedsift.cli.reading import add_reading, reading
 from fedsift.errors import InputError
 from fedsift.experiment.own_data import absolute
 

@@ -11,16 +11,19 @@ import numpy as np
 import torch
 from torch.func import jvp
 
-from fedsift.cli.reading import add_encoder, add_reading, arguments, reading
+from fedsift.cli.own import add_encoder
+from fedsift.cli.reading import add_reading, arguments, reading
+from fedsift.data.federated import SITE_NAME
 from fedsift.errors import InputError
 from fedsift.experiment.config import from_mapping, read_toml
 from fedsift.experiment.own_data import absolute
 from fedsift.experiment.setup import load_data
 from fedsift.federation.encoding import Parts
 from fedsift.files import write_atomically
+from fedsift.problem.inputs import whole
 from fedsift.site.host import Host, SiteData
 from fedsift.site.process import serve
-from fedsift.site.result import SITE_NAME, Origin
+from fedsift.site.result import Origin
 
 EXAMPLES = """\
 examples:
@@ -133,7 +136,7 @@ def load_site(options: argparse.Namespace, folder: Path) -> SiteData:
 def _split(path: Path, folder: Path) -> int:
     config = from_mapping(read_toml(path), str(path)).resolve()
     for m, client in enumerate(load_data(config).clients):
-        arrays = {"inputs": client.inputs.numpy(), "labels": client.labels.numpy()}
+        arrays = {"inputs": whole(client.inputs).numpy(), "labels": client.labels.numpy()}
         target = folder / f"{m}.npz"
         write_atomically(target, lambda temporary, a=arrays: _save(temporary, a))  # type: ignore[misc]
         print(f"{target}: {len(client)} samples")

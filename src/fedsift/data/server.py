@@ -11,7 +11,10 @@ from fedsift.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class ServerData:
-    """The clean validation and test sets, and the names of the classes; no client's samples."""
+    """The clean validation and test sets, and the names of the classes; no client's samples.
+
+    The validation set is read whole, since it is small; the test set may be stored.
+    """
 
     name: str
     validation: InputsAndLabels

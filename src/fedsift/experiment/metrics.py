@@ -9,10 +9,11 @@ from torch import Tensor
 
 from fedsift.audit import THRESHOLD
 from fedsift.problem import FlatModel
+from fedsift.problem.inputs import Inputs
 from fedsift.problem.predict import predict
 
 
-def accuracy(model: FlatModel, y: Tensor, inputs: Tensor, labels: Tensor) -> float:
+def accuracy(model: FlatModel, y: Tensor, inputs: Inputs, labels: Tensor) -> float:
     """Return the share of inputs whose most probable class is the label."""
     hits = predict(model, y, inputs).argmax(dim=1).cpu() == labels.cpu()
     return float(hits.double().mean())

@@ -8,7 +8,6 @@ its clean set only, and those that it lists (``classes``).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +23,9 @@ from fedsift.data.sources.options import image_size
 from fedsift.errors import ConfigError
 from fedsift.experiment.common_keys import AUTO
 from fedsift.experiment.config import Config
-from fedsift.problem.inputs import take
+from fedsift.problem.inputs import whole
 from fedsift.problem.networks import default_model
 
-SITE = re.compile(r"([\w][\w .-]{0,63})=(.+)", re.DOTALL)
 Progress = Callable[[int, int], None]
 
 
@@ -56,10 +54,9 @@ def site_paths(config: Config) -> dict[str, str]:
     """Return where each site's samples are, by the site's name."""
     paths: dict[str, str] = {}
     for text in config.sites:
-        found = SITE.fullmatch(text)
-        if found is None:
+        name, sign, path = text.partition("=")
+        if not sign or not path:
             raise ConfigError(f"the site {text!r} is not of the form NAME=DATA")
-        name, path = found.groups()
         if name in paths:
             raise ConfigError(f"there are two sites {name!r}; give each its own name")
         paths[name] = path
@@ -121,7 +118,7 @@ def site_client(schema: Schema, samples: Samples, workspace: Workspace) -> Clien
 def in_memory(schema: Schema, samples: Samples, workspace: Workspace) -> tuple[Tensor, Tensor]:
     """Return inputs and labels of a set that the server uses as a whole."""
     inputs, labels = prepare(schema, samples, workspace)
-    return take(inputs, torch.arange(len(labels))), labels
+    return whole(inputs), labels
 
 
 def absolute(path: str) -> str:

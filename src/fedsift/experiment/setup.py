@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,8 @@ from fedsift.experiment.own_data import chosen_model, load_own
 from fedsift.federation import LocalFederation
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
-from fedsift.problem import FlatModel, LabelledBatch, Reweighting, bind
+from fedsift.problem import FlatModel, Reweighting, batch_of, bind
+from fedsift.problem.inputs import whole
 from fedsift.problem.networks import build_model
 from fedsift.problem.run_modes import RunModes
 
@@ -150,9 +151,9 @@ def from_data(
     _check_cohort(config, len(data.clients))
     problem = _problem(config, module, data, modes)
     method, where = METHODS[config.method], device.resolve(config.device)
-    clients = _clean_only(data.clients) if method.needs_truth else data.clients
+    clients = _clean_only(data) if method.needs_truth else data.clients
     members = [
-        Client(m, problem, _samples(client.inputs, client.labels, where), config.seed)
+        Client(m, problem, batch_of(client.inputs, client.labels, where), config.seed)
         for m, client in enumerate(clients)
     ]
     return _setup(config, data, problem, LocalFederation(members))
@@ -192,9 +193,10 @@ def _setup(
     problem: Reweighting,
     federation: Federation,
 ) -> Setup:
+    inputs, labels = data.validation
     server = Server(
         problem,
-        _samples(*data.validation, device.resolve(config.device)),
+        batch_of(whole(inputs), labels, device.resolve(config.device)),
         cohort=config.cohort,
         min_clients=config.min_clients,
         seed=config.seed,
@@ -214,19 +216,15 @@ def _check_cohort(config: Config, clients: int) -> None:
         )
 
 
-def _samples(inputs: Tensor, labels: Tensor, where: torch.device) -> LabelledBatch:
-    return LabelledBatch.of(inputs.to(where), labels.to(where))
-
-
-def _clean_only(clients: Sequence[ClientData]) -> list[ClientData]:
+def _clean_only(data: FederatedData) -> list[ClientData]:
     kept = []
-    for m, client in enumerate(clients):
+    for m, client in enumerate(data.clients):
         if client.true_labels is None:
             raise DataError("the oracle needs the true labels; use it on simulated noise only")
         good = client.labels == client.true_labels
         if not bool(good.any()):
             raise DataError(
-                f"client {m} has no correctly labelled sample; lower rho for the oracle"
+                f"{data.where(m)} has no correctly labelled sample; lower rho for the oracle"
             )
         kept.append(client.choose(good))
     return kept

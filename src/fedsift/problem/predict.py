@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from fedsift.problem.flat_model import FlatModel
-from fedsift.problem.inputs import Inputs, take
+from fedsift.problem.inputs import Inputs, parts
 
-CHUNK = 512
+NUMBERS = 2**22  # of all inputs in one pass
+SMALLEST, LARGEST = 64, 1000
 
 
 @torch.no_grad()
 def predict(model: FlatModel, y: Tensor, inputs: Inputs) -> Tensor:
     """Return the class probabilities of every input."""
-    parts = torch.split(torch.arange(len(inputs)), CHUNK)
-    outputs = [model(y, take(inputs, part).to(y.device)) for part in parts]
+    size = min(max(NUMBERS // max(math.prod(inputs.shape[1:]), 1), SMALLEST), LARGEST)
+    outputs = [model(y, part.to(y.device)) for part in parts(inputs, size)]
     return torch.cat(outputs).softmax(dim=1)

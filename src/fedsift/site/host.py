@@ -48,7 +48,7 @@ from fedsift.federation.encoding import (
 from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Reply, Scalar
-from fedsift.problem import FlatModel, LabelledBatch, Reweighting, bind
+from fedsift.problem import FlatModel, Reweighting, batch_of, bind
 from fedsift.problem.inputs import Inputs
 from fedsift.problem.networks import build_model
 from fedsift.problem.predict import predict
@@ -96,7 +96,7 @@ class _Run:
         self.model = _model(data, self.settings, self.schema, self.inputs)
         terms = (self.settings[key] for key in ("l2", "initial_weight", "bootstrap"))
         problem = Reweighting(self.model, *terms)
-        batch = LabelledBatch.of(self.inputs, self.labels)
+        batch = batch_of(self.inputs, self.labels)
         self.client = Client(data.client, problem, batch, self.settings["seed"])
         self.journal = Journal(folder / "journal")
         self.site = data.origin.name

@@ -11,11 +11,11 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import save_file
 from torch import Tensor
@@ -28,8 +28,6 @@ from fedsift.errors import InputError, WireError
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Scalar
 from fedsift.problem import FlatModel
-
-SITE_NAME = re.compile(r"[\w][\w .-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -109,6 +107,12 @@ class SiteRun:
         return samples.content
 
 
+def read_options(kept: Mapping[str, Any]) -> ReadOptions:
+    """Make options from a JSON object, which has lists for tuples."""
+    given: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in kept.items()}
+    return ReadOptions(**given)
+
+
 def open_site_run(folder: Path) -> SiteRun | None:
     """Open a run's folder at a site; None if the folder is not one."""
     if not (folder / "run.json").exists():
@@ -124,7 +128,7 @@ def open_site_run(folder: Path) -> SiteRun | None:
     return SiteRun(
         folder,
         SiteResult(
-            Origin(reading=ReadOptions.of(reading), **kept["origin"]),
+            Origin(reading=read_options(reading), **kept["origin"]),
             tuple(kept["class_names"]),
             Calibration.from_mapping(kept["calibration"]),
         ),
