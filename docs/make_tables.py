@@ -24,7 +24,10 @@ HEAD = f"| {' | '.join(TITLES)} |\n{'|---' * len(TITLES)}|\n"
 
 def row(summary: dict[str, object]) -> str:
     """Return one run as a row of the table."""
-    shares = ("test_accuracy", *(f"weights_{name}" for name in ("f1", "precision", "recall", "auc")))
+    shares = (
+        "test_accuracy",
+        *(f"weights_{name}" for name in ("f1", "precision", "recall", "auc")),
+    )
     cells = [f"`{summary['method']}`", str(summary["seed"]), str(summary["rounds"])]
     cells += ["–" if summary[k] is None else f"{summary[k]:.3f}" for k in shares]
     cells += [f"{int(str(summary[k])) / 1e6:.1f}" for k in ("bytes_up", "bytes_down")]

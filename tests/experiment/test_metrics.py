@@ -7,8 +7,8 @@ from torch import nn
 
 from fedsift.experiment import metrics
 from fedsift.experiment.metrics import accuracy, detection
-from fedsift.problem.predict import predict
 from fedsift.problem import FlatModel
+from fedsift.problem.predict import predict
 from fedsift.randomness import generator
 
 # weight:  flagged (< 0.5)   truly wrong

@@ -169,7 +169,7 @@ class Host:
         opening = wire.decode(parts.get(ENVELOPE, b""))
         if not isinstance(opening, dict) or type(opening.get("next_round")) is not int:
             raise WireError("the opening message does not say in which round the run starts")
-        settings = {name: kind(opening.get(name) or 0) for name, kind in SETTINGS.items()}
+        settings = {name: kind(opening.get(name) or kind()) for name, kind in SETTINGS.items()}
         folder = self.data.folder / request_id.run
         again = (folder / "run.json").exists() and self._open(request_id.run).settings == settings
         if not again:

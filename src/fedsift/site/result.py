@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fedsift.audit import Calibration, SiteAudit, SiteRecord, audit_site, read_record
+from fedsift.audit.record import path_of
 from fedsift.data.samples import Content, Samples
 from fedsift.data.schema import Schema
 from fedsift.data.sources import ReadOptions, read
@@ -74,6 +75,7 @@ class SiteResult:
         state = {n: v.contiguous().clone() for n, v in model.to_module(y).state_dict().items()}
         write_atomically(folder / "model.safetensors", lambda path: save_file(state, path))
         audit.record.write(folder)
+        path_of(folder, audit.site).chmod(0o600)
         audit.write(folder)
         write_text(folder / "site.json", json.dumps(asdict(self), ensure_ascii=False) + "\n")
 
