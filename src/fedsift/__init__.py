@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedsift.algorithms import LocalSteps, OuterStep
+    from fedsift.data.reading import Samples, read
     from fedsift.errors import FedsiftError, InputError, RunError
     from fedsift.experiment.api import Result, Simulation, Solution, fit, simulate, solve
     from fedsift.federation import LocalFederation
@@ -38,17 +39,27 @@ __all__ = [
     "OuterStep",
     "Result",
     "RunError",
+    "Samples",
     "Simulation",
     "Solution",
     "TensorBatch",
     "Theorem",
     "fit",
+    "read",
     "simulate",
     "solve",
     "without_batch_norm",
 ]
 
-_HOMES = ("errors", "problem", "algorithms", "hypergradient", "federation", "experiment.api")
+_HOMES = (
+    "errors",
+    "problem",
+    "algorithms",
+    "hypergradient",
+    "federation",
+    "data.reading",
+    "experiment.api",
+)
 
 
 def __getattr__(name: str) -> Any:
