@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -22,8 +21,22 @@ from fedsift.data.sources.options import ReadOptions
 from fedsift.errors import DataError
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-# What stands for a missing label; pandas' own list without "None", which is a class of many tables.
-MISSING = {"", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"}
+# What stands for a missing value: pandas' own list, but "None" is a class of many tables.
+MISSING_LABEL = (
+    "",
+    "#N/A",
+    "<NA>",
+    "N/A",
+    "NA",
+    "NULL",
+    "NaN",
+    "-NaN",
+    "n/a",
+    "nan",
+    "-nan",
+    "null",
+)
+MISSING = (*MISSING_LABEL, "None", "#N/A N/A", "#NA", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN")
 
 NO_NAME = "the first column has no name and is left out, as the row numbers that pandas writes"
 
@@ -34,7 +47,7 @@ def read_csv(path: Path, options: ReadOptions) -> Samples:
     try:
         header = _checked_header(path, separator)
         check_columns(header, str(path), options)
-        frame = _frame(path, separator, options)
+        frame = _frame(path, separator, header, options)
         if header[0] == "":
             frame = frame.drop(columns=frame.columns[0])
     except UnicodeError:
@@ -79,19 +92,20 @@ def _checked_header(path: Path, separator: str) -> list[str]:
     return header
 
 
-def _frame(path: Path, separator: str, options: ReadOptions) -> pd.DataFrame:
-    converters: dict[str, Callable[[str], str]] = {options.label_column: _label}
+def _frame(path: Path, separator: str, header: list[str], options: ReadOptions) -> pd.DataFrame:
+    missing: dict[str, tuple[str, ...]] = dict.fromkeys(header, MISSING)
+    missing[options.label_column] = MISSING_LABEL
+    text = [options.label_column]
     if options.id_column is not None:
-        converters[options.id_column] = str
+        missing[options.id_column] = ("",)
+        text.append(options.id_column)
     return pd.read_csv(
         path,
         sep=separator,
-        converters=converters,
+        dtype=dict.fromkeys(text, str),
+        na_values=missing,
+        keep_default_na=False,
         encoding="utf-8-sig",
         index_col=False,
         low_memory=False,  # one type per column, not one per piece of the file
     )
-
-
-def _label(text: str) -> str:
-    return "" if text in MISSING else text

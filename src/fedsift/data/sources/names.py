@@ -27,7 +27,7 @@ from fedsift.errors import DataError
 Names = tuple[str, ...]
 
 _WHOLE = re.compile(r"([+-]?\d+)(\.0*)?")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf")
 
 
 def label_names(values: Any, where: str, classes: Names | None = None) -> Names:
