@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from encoded import encode, raw_png
 from PIL import Image
 
 import fedsift as fs
+from encoded import encode, raw_png
 from fedsift.data.samples import Pictures
 from fedsift.data.sources import gallery, parquet_file
 from fedsift.errors import DataError
@@ -55,7 +55,9 @@ def test_jpeg_is_what_pillow_decodes(write):
 
 
 def test_folders_are_classes_and_files_are_ids(write):
-    files = {f"d/{name}.png": encode(GREY + n) for n, name in enumerate(["dog/b", "cat/z", "cat/a"])}
+    files = {
+        f"d/{name}.png": encode(GREY + n) for n, name in enumerate(["dog/b", "cat/z", "cat/a"])
+    }
     others = {"d/cat/Thumbs.db": b"?", "d/dog/.hidden.png": b"?", "d/readme.txt": b"?"}
     samples = fs.read(write({**files, **others}) / "d")
     assert samples.labels == ("cat", "cat", "dog")
@@ -118,7 +120,9 @@ def test_row_groups_beyond_the_limit_are_read_again(tmp_path, write_images, monk
 
 def test_a_saved_dataset_has_its_class_names_and_images(save_to_disk):
     cells = [{"bytes": encode(GREY + n), "path": f"{n}.png"} for n in range(5)]
-    table = pa.table({"scan": pa.array(cells, STRUCT), "label": [2, 0, 1, 0, 2], "who": list("abcde")})
+    table = pa.table(
+        {"scan": pa.array(cells, STRUCT), "label": [2, 0, 1, 0, 2], "who": list("abcde")}
+    )
     names = '{"_type": "ClassLabel", "names": ["cat", "dog", "owl"]}'
     folder = save_to_disk(table, f'{{"scan": {{"_type": "Image"}}, "label": {names}}}')
     samples = fs.read(folder, id_column="who")

@@ -101,8 +101,8 @@ def _inputs(inputs: Any, where: str) -> Inputs:
         return aligned(inputs)
     if isinstance(inputs, np.memmap):
         return stored(inputs, where)
-    if isinstance(inputs, StoredInputs):
-        return inputs
+    if isinstance(inputs, StoredInputs) and not isinstance(inputs, np.ndarray):
+        return inputs  # an array of numpy has `take` too, another one
     if type(inputs).__module__.startswith("scipy.sparse"):
         raise _not_dense(where)
     try:
