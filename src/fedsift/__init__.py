@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedsift.algorithms import LocalSteps, OuterStep
+    from fedsift.data.reading import Samples, read
     from fedsift.errors import FedsiftError, InputError, RunError
     from fedsift.experiment.api import Simulation, Solution, fit, simulate, solve
     from fedsift.experiment.result import Result
@@ -40,12 +41,14 @@ __all__ = [
     "OuterStep",
     "Result",
     "RunError",
+    "Samples",
     "Simulation",
     "Solution",
     "TensorBatch",
     "Theorem",
     "fit",
     "load",
+    "read",
     "simulate",
     "solve",
     "without_batch_norm",
@@ -53,7 +56,7 @@ __all__ = [
 
 _HOMES = (
     *("errors", "problem", "algorithms", "hypergradient", "federation"),
-    *("experiment.api", "experiment.result", "experiment.saving"),
+    *("data.reading", "experiment.api", "experiment.result", "experiment.saving"),
 )
 
 
