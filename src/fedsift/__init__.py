@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedsift.algorithms import LocalSteps, OuterStep
     from fedsift.errors import FedsiftError, InputError, RunError
-    from fedsift.experiment.api import Result, Simulation, Solution, fit, simulate, solve
+    from fedsift.experiment.api import Result, Solution, fit, solve
+    from fedsift.experiment.simulation import Simulation, simulate
     from fedsift.federation import LocalFederation
     from fedsift.hypergradient import (
         Constant,
@@ -48,7 +49,10 @@ __all__ = [
     "without_batch_norm",
 ]
 
-_HOMES = ("errors", "problem", "algorithms", "hypergradient", "federation", "experiment.api")
+_HOMES = (
+    *("errors", "problem", "algorithms", "hypergradient", "federation"),
+    *("experiment.api", "experiment.simulation"),
+)
 
 
 def __getattr__(name: str) -> Any:
