@@ -87,10 +87,10 @@ def listed(values: Any, what: str) -> tuple[Any, ...] | None:
     if values is None:
         return None
     if isinstance(values, str | bytes | Mapping | pd.DataFrame) or not isinstance(values, Iterable):
-        raise DataError(f"{what} has a {type(values).__name__} where a list is needed; give a list")
+        raise DataError(f"{what} is of type {type(values).__name__}; give a list")
     found = values.tolist() if isinstance(values, Tensor | np.ndarray | pd.Series) else values
     if not isinstance(found, Iterable):  # an array without dimensions
-        raise DataError(f"{what} has a single value where a list is needed; give a list")
+        raise DataError(f"{what} has a single value; give a list")
     return tuple(found)
 
 
