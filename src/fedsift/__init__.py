@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from fedsift.algorithms import LocalSteps, OuterStep
     from fedsift.data.reading import Samples, read
     from fedsift.errors import FedsiftError, InputError, RunError
-    from fedsift.experiment.api import Simulation, Solution, fit, simulate, solve
+    from fedsift.experiment.api import Solution, fit, solve
     from fedsift.experiment.result import Result
     from fedsift.experiment.saving import load
+    from fedsift.experiment.simulation import Simulation, simulate
     from fedsift.federation import LocalFederation
     from fedsift.hypergradient import (
         Constant,
@@ -57,6 +58,7 @@ __all__ = [
 _HOMES = (
     *("errors", "problem", "algorithms", "hypergradient", "federation"),
     *("data.reading", "experiment.api", "experiment.result", "experiment.saving"),
+    "experiment.simulation",
 )
 
 

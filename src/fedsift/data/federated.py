@@ -110,8 +110,7 @@ class FederatedData:
 
     def where(self, client: int) -> str:
         """Return what messages call a client: its site where that has a name."""
-        name = self.site_names[client]
-        return f"client {client}" if name == str(client) else f"site {name}"
+        return site_in_messages(client, self.site_names[client])
 
     @property
     def classes(self) -> int:
@@ -138,6 +137,11 @@ def noise_rate(clients: Sequence[ClientData]) -> float | None:
     if len(true) < len(clients):
         return None
     return effective_rate(torch.cat([client.labels for client in clients]), torch.cat(true))
+
+
+def site_in_messages(client: int, name: str) -> str:
+    """Return "site north", or "client 0" where the name is the client's number."""
+    return f"client {client}" if name == str(client) else f"site {name}"
 
 
 def check_site_names(names: Sequence[str], clients: int) -> None:

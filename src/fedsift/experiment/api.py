@@ -1,20 +1,17 @@
-"""The Python interface: ``simulate`` a federation, ``fit`` a method, ``solve`` any problem."""
+"""The Python interface: ``fit`` a method to what ``simulate`` made, ``solve`` any problem."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedsift.algorithms import CommFedBiO, LocalSteps, OuterStep, RoundInfo, Server, ServerState
-from fedsift.data import ClientData, FederatedData
-from fedsift.errors import ConfigError, DataError
+from fedsift.errors import ConfigError
 from fedsift.experiment.common_keys import OWN, OWN_MODEL, DataKeys, FileKeys, RunKeys
 from fedsift.experiment.config import Config, all_keys, from_mapping
 from fedsift.experiment.progress import shown_progress
@@ -22,74 +19,15 @@ from fedsift.experiment.result import Result
 from fedsift.experiment.run import execute, train
 from fedsift.experiment.saving import keep_all, result_of
 from fedsift.experiment.setup import Setup, from_data
+from fedsift.experiment.simulation import Simulation
 from fedsift.hypergradient import Estimator
 from fedsift.keys import keys_of
 from fedsift.memory import aligned
 from fedsift.messages import Federation
-from fedsift.problem import FlatModel, Problem, bind
-from fedsift.problem.run_modes import RunModes
+from fedsift.problem import Problem
 
 # ``simulate`` has the data and the model, and ``fit`` names those of the run that it takes.
 NOT_SETTINGS = {*keys_of(RunKeys, DataKeys, FileKeys), "model"}
-
-
-@dataclass(frozen=True, eq=False)
-class Simulation:
-    """A model and the data of every client, in this process."""
-
-    model: nn.Module
-    data: FederatedData
-    modes: RunModes | None = None
-
-
-def simulate(
-    model: nn.Module,
-    clients: Sequence[tuple[Any, Any]],
-    validation: tuple[Any, Any],
-    test: tuple[Any, Any] | None = None,
-    true_labels: Sequence[Any] | None = None,
-    class_names: Sequence[str] | None = None,
-    ids: Sequence[Sequence[Any]] | None = None,
-) -> Simulation:
-    """Make a federation of clients in this process.
-
-    ``clients`` and ``validation`` are pairs (inputs, labels) of tensors or arrays; the validation
-    labels must be clean.
-    ``true_labels``, one array per client, is for experiments on simulated noise. ``class_names``
-    and ``ids`` (file names, one list per client) appear in the label issues.
-    """
-    if not len(clients):
-        raise DataError("there is no client; give at least one pair (inputs, labels)")
-    flat = FlatModel(model)  # a copy in evaluation mode: the user's module stays as it is
-    dtype = flat.initial().dtype
-    held = _pair(validation, dtype, "the validation set")
-    pairs = [_pair(pair, dtype, f"client {m}") for m, pair in enumerate(clients)]
-    truths: list[Tensor | None] = [None] * len(pairs)
-    if true_labels is not None:
-        truths = [_labels(t, f"true_labels[{m}]") for m, t in enumerate(true_labels)]
-    if len(truths) != len(pairs):
-        raise DataError(
-            f"true_labels has {len(truths)} arrays for {len(pairs)} clients; give one per client"
-        )
-    called: list[tuple[str, ...] | None] = [None] * len(pairs)
-    if ids is not None:
-        if [len(part) for part in ids] != [y.numel() for _, y in pairs]:
-            raise DataError("ids must have one list per client, with one id per sample")
-        called = [tuple(map(str, part)) for part in ids]
-    members = [
-        ClientData(x, y, t, torch.arange(y.numel()), c)
-        for (x, y), t, c in zip(pairs, truths, called, strict=True)
-    ]
-    flat = bind(flat, held[0], "the validation inputs")
-    classes = _classes(flat, held[0])
-    names = tuple(map(str, range(classes) if class_names is None else class_names))
-    if len(set(names)) != classes:
-        raise DataError(
-            f"class_names has {len(set(names))} names for {classes} classes; give one per class"
-        )
-    tested = None if test is None else _pair(test, dtype, "the test set")
-    data = FederatedData("own data", members, held, tested, names)
-    return Simulation(model, data, flat.modes)
 
 
 def fit(
@@ -122,13 +60,14 @@ def fit(
     own = {
         "dataset": OWN,
         "clients": len(federation.data.clients),
-        "model": OWN_MODEL,
+        "model": federation.model_name or OWN_MODEL,
         "digest": federation.data.digest(),
     }
     config = from_mapping({**run, **own, **settings}, "fit")
 
     def build(config: Config) -> Setup:
-        return from_data(config, federation.data, federation.model, federation.modes)
+        setup = from_data(config, federation.data, federation.module(seed), federation.modes)
+        return replace(setup, schema=federation.schema, notes=federation.notes)
 
     with shown_progress(method, rounds, progress) as shown:
 
@@ -190,35 +129,3 @@ def solve(
         if observe is not None:
             observe(info, state)
     return Solution(state.x, state.y, state.solver.v, pd.DataFrame(records))
-
-
-def _pair(pair: tuple[Any, Any], dtype: torch.dtype, where: str) -> tuple[Tensor, Tensor]:
-    try:
-        inputs, labels = pair
-    except (TypeError, ValueError):
-        raise DataError(f"{where} must be a pair (inputs, labels)") from None
-    inputs = _tensor(inputs, f"{where} has inputs")
-    return inputs.to(dtype) if inputs.is_floating_point() else inputs, _labels(labels, where)
-
-
-def _labels(labels: Any, where: str) -> Tensor:
-    tensor = _tensor(labels, f"{where} has labels")
-    integer = not tensor.is_floating_point() and tensor.dtype != torch.bool
-    return tensor.long() if integer else tensor
-
-
-def _tensor(values: Any, what: str) -> Tensor:
-    if isinstance(values, Tensor):
-        return aligned(values.detach().cpu())
-    try:
-        return aligned(torch.from_numpy(np.array(values)))
-    except (TypeError, ValueError):
-        raise DataError(
-            f"{what} that are not an array of numbers; give a tensor or an array"
-        ) from None
-
-
-@torch.no_grad()
-def _classes(model: FlatModel, inputs: Tensor) -> int:
-    """Return the number of logits that the model gives for one input."""
-    return int(model(model.initial(), inputs[:1]).shape[1])

@@ -8,7 +8,7 @@ its clean set only, and those that it lists (``classes``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,14 +75,25 @@ def load_own(config: Config, progress: Progress = lambda _done, _total: None) ->
     clean = read(config.validation, options)
     sites = {name: read(path, options) for name, path in paths.items()}
     test = read(config.test, options) if config.test else None
-    classes = [*config.classes, *_extra(clean, sites)]
-    workspace = Workspace(encoder=config.encoder or None, progress=progress)
-    settings = SchemaSettings(encoder=config.encoder)
-    schema = Schema.fit(clean, classes=classes, settings=settings, workspace=workspace)
-    clients = [site_client(schema, samples, workspace) for samples in sites.values()]
+    return federate(clean, sites, test, config.classes, config.encoder, progress)
+
+
+def federate(
+    clean: Samples,
+    sites: Mapping[str, Samples],
+    test: Samples | None = None,
+    classes: Sequence[str] = (),
+    encoder: str = "",
+    progress: Progress = lambda _done, _total: None,
+) -> OwnData:
+    """Fit the schema on the clean set and apply it to every site."""
+    workspace = Workspace(encoder=encoder or None, progress=progress)
+    settings = SchemaSettings(encoder=encoder)
+    names = [*classes, *_extra(clean, sites)]
+    schema = Schema.fit(clean, classes=names, settings=settings, workspace=workspace)
     data = FederatedData(
         "own data",
-        clients,
+        [site_client(schema, samples, workspace) for samples in sites.values()],
         in_memory(schema, clean, workspace),
         None if test is None else in_memory(schema, test, workspace),
         schema.classes,

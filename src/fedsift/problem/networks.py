@@ -146,17 +146,29 @@ def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
 
 
 def _own(reference: str, shape: Shape, classes: int, seed: int) -> nn.Module:
-    """Call a function of the user's with torch's generators seeded; they are then as before."""
+    """Call a function of the user's."""
     function = find(reference)
     try:
         takes = len(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         takes = 0
+    given = (shape, classes) if takes == 2 else ()
+    return seeded_model(lambda *_: call(reference, *given), shape, classes, seed, reference)
+
+
+def seeded_model(
+    function: Callable[[Shape, int], nn.Module],
+    shape: Shape,
+    classes: int,
+    seed: int,
+    name: str = "the model's function",
+) -> nn.Module:
+    """Call a function with torch's generators seeded; they are then as before."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(derive(seed, "model"))
-        module = call(reference, *((shape, classes) if takes == 2 else ()))
+        module = function(shape, classes)
     if not isinstance(module, nn.Module):
-        raise InputError(f"{reference} returned a {type(module).__name__} and not an nn.Module")
+        raise InputError(f"{name} returned a {type(module).__name__} and not an nn.Module")
     return module
 
 
