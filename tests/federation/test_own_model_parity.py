@@ -9,7 +9,6 @@ import torch
 
 from fedsift.data import ClientData, FederatedData
 from fedsift.data.samples import Arrays, Samples
-from fedsift.experiment.config import Config
 from fedsift.experiment.loop import rounds
 from fedsift.experiment.server_run import OwnServer, execute_remotely
 from fedsift.experiment.setup import from_data
@@ -51,7 +50,6 @@ def test_remote_is_local(tmp_path, monkeypatch, name, method):
     pairs = [(kind.inputs(n, random), torch.arange(n) % CLASSES) for n in (7, 9, 6)]
     usual = {"clients": 2, "rounds": 2, "head_start": 2, "seed": 1}
     config = tiny_config(method, usual).resolve()
-    own_config = Config.of(method=method, **usual)
     members = [ClientData(x, y, None, torch.arange(len(y))) for x, y in pairs[:2]]
     data = FederatedData("own data", members, pairs[2], pairs[2], ("0", "1", "2"))
     setup = from_data(config, data, kind.model())
@@ -64,6 +62,6 @@ def test_remote_is_local(tmp_path, monkeypatch, name, method):
     hosts = [Host(SiteData(m, sites[m], tmp_path / str(m), origin)) for m in range(2)]
     federation = RemoteFederation(Sites(hosts), "run", Timeouts(reply=0.1, connect=0.1, poll=0.05))
     own = OwnServer(sites[2], None, {"model": "own_model:make"})
-    there = execute_remotely(own_config, tmp_path / "out", federation, own=own)
+    there = execute_remotely(config, tmp_path / "out", federation, own=own)
     assert torch.equal(there.state.y, here[-1].state.y)
     assert hosts[0]._runs["run"].model.modes == kind.modes

@@ -117,7 +117,7 @@ def test_an_unfinished_run_is_not_reported_as_ended(make_run):
 
     assert said(*runs) == [
         "single-loop stands at 60.0 % test accuracy with 2 rounds done (unfinished); "
-        "fedavg ends at 80.0 % after 3 rounds."
+        "fedavg ends at 80.0 % after 3 rounds. Flagged labels are scored when the run has ended."
     ]
 
 

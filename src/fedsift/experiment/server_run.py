@@ -18,13 +18,14 @@ from fedsift.data import ServerData
 from fedsift.data.samples import Arrays, Samples
 from fedsift.data.schema import Schema
 from fedsift.experiment import checkpoint
-from fedsift.experiment.common_keys import OWN
+from fedsift.experiment.common_keys import OWN, DataKeys
 from fedsift.experiment.config import Config
 from fedsift.experiment.own_data import chosen_model, load_server
 from fedsift.experiment.run import Finished, Observer, execute
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.setup import Setup, load_data, server_side
 from fedsift.federation import RemoteFederation
+from fedsift.keys import keys_of
 from fedsift.messages import Scalar
 from fedsift.problem.networks import build_model
 from fedsift.references import REFERENCE
@@ -53,7 +54,8 @@ def execute_remotely(
 ) -> Finished:
     """Run a configuration with remote clients into a folder."""
     if own is not None:
-        config = config.replace(dataset=OWN, **own.keys)
+        unused = {name: key.default for name, key in keys_of(DataKeys).items() if name != "clients"}
+        config = config.replace(**{**unused, **own.keys, "dataset": OWN})
     config = config.resolve().replace(checkpoint_every=1)
     config, data, schema = _data(config, own)
     module = build_model(config.model, data.shape, data.classes, config.seed)
