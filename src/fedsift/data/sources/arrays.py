@@ -40,7 +40,7 @@ def read_npz(path: Path, options: ReadOptions) -> Samples:  # noqa: ARG001 - one
         raise
     except PermissionError:
         raise
-    except (*_BROKEN, AttributeError):  # a single array has no `files`
+    except (*_BROKEN, TypeError):  # a single array is no archive to be opened
         raise DataError(f"{path} is not a whole .npz file; save it with numpy.savez") from None
     check_numbers(arrays["inputs"], f"the array 'inputs' of {path}")
     return from_arrays(tensor(arrays["inputs"]), arrays, str(path))

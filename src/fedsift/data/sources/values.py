@@ -101,7 +101,7 @@ def _inputs(inputs: Any, where: str) -> Inputs:
         return aligned(inputs)
     if isinstance(inputs, np.memmap):
         return stored(inputs, where)
-    if isinstance(inputs, StoredInputs) and not isinstance(inputs, np.ndarray):
+    if not isinstance(inputs, np.ndarray) and isinstance(inputs, StoredInputs):
         return inputs  # an array of numpy has `take` too, another one
     if type(inputs).__module__.startswith("scipy.sparse"):
         raise _not_dense(where)
