@@ -1,11 +1,15 @@
 """numpy files, against the arrays that were saved."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
 
 import fedsift as fs
+from fedsift.data.sources.file_rows import FileRows
 from fedsift.data.sources.stored import StoredParts
+from fedsift.errors import DataError
 
 INPUTS = np.arange(24.0).reshape(4, 2, 3)
 LABELS = np.array([2, 0, 1, 0])
@@ -22,13 +26,13 @@ def test_npz_has_names_and_ids(tmp_path):
     assert samples.classes == ("x", "y", "z")
 
 
-def test_a_folder_of_npy_is_mapped_and_not_read(tmp_path):
+def test_a_folder_of_npy_stays_in_its_file(tmp_path):
     np.save(tmp_path / "inputs.npy", INPUTS)
     np.save(tmp_path / "labels.npy", np.array(["b", "a", "b", "b"]))
     samples = fs.read(tmp_path)
     inputs = samples.content.inputs
     assert isinstance(inputs, StoredParts)
-    assert isinstance(inputs.parts[0], np.memmap)
+    assert isinstance(inputs.parts[0], FileRows)
     assert (inputs.shape, inputs.dtype, len(inputs)) == ((4, 2, 3), torch.float32, 4)
     assert torch.equal(inputs.take(ROWS), torch.from_numpy(INPUTS).float()[ROWS])
     assert samples.labels == ("b", "a", "b", "b")
@@ -56,3 +60,36 @@ def test_numbers_are_of_a_type_that_models_take(stored, given):
     assert taken.dtype == inputs.dtype == given
     assert taken.tolist() == array[[2, 0]].astype(float).tolist()
     assert taken.data_ptr() % 64 == 0
+
+
+@pytest.mark.parametrize("dtype", [">f4", "<f8", "u1", "i8"])
+def test_rows_of_a_file_are_those_of_numpy(tmp_path, dtype):
+    array = np.random.default_rng(0).integers(0, 100, (50, 3, 2)).astype(dtype)
+    np.save(tmp_path / "x.npy", array)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    rows = np.array([49, 0, 7, 7])
+    np.testing.assert_array_equal(FileRows(mapped)[rows], array[rows])
+
+
+@pytest.mark.parametrize("change", [lambda m: m[3:], lambda m: m.T, lambda m: m[:, 1:]])
+def test_a_part_of_a_mapped_array_is_left_to_numpy(tmp_path, change):
+    array = np.arange(20.0).reshape(10, 2)
+    np.save(tmp_path / "x.npy", array)
+    part = change(np.load(tmp_path / "x.npy", mmap_mode="r"))
+    taken = StoredParts.of([part], "here").take(torch.tensor([1, 0]))
+    assert taken.tolist() == change(array)[[1, 0]].tolist()
+
+
+def test_what_is_written_to_a_map_is_seen(tmp_path):
+    mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=(4, 3))
+    inputs = StoredParts.of([mapped], "here")
+    mapped[2] = 7
+    assert inputs.take(torch.tensor([2])).tolist() == [[7, 7, 7]]
+
+
+def test_a_file_that_is_cut_off_meanwhile_is_named(tmp_path):
+    np.save(tmp_path / "x.npy", INPUTS)
+    rows = FileRows(np.load(tmp_path / "x.npy", mmap_mode="r"))
+    os.truncate(tmp_path / "x.npy", 200)
+    with pytest.raises(DataError, match=r"x\.npy has been cut off"):
+        rows[np.array([3])]

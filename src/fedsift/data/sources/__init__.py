@@ -70,7 +70,7 @@ FORMATS = (  # the first that recognises a path reads it
         "npy folder",
         is_array_folder,
         read_array_folder,
-        "a folder with inputs.npy and labels.npy, memory-mapped",
+        "a folder with inputs.npy and labels.npy, read when needed",
     ),
     Format("parquet folder", is_parquet_folder, read_parquet, "a folder of parquet files"),
     Format(

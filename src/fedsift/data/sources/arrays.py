@@ -3,7 +3,7 @@
 | file or folder          | arrays                                                        |
 |-------------------------|---------------------------------------------------------------|
 | ``x.npz``               | ``inputs``, ``labels``, optionally ``ids`` and ``class_names``|
-| a folder with .npy files| the same names; ``inputs.npy`` is memory-mapped, not read     |
+| a folder with .npy files| the same names; ``inputs.npy`` is read when asked for         |
 
 Nothing that needs pickle is loaded.
 """
@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from fedsift.data.samples import Arrays, Samples
+from fedsift.data.sources.file_rows import Array
 from fedsift.data.sources.names import first_few, id_names, label_names
 from fedsift.data.sources.options import ReadOptions
-from fedsift.data.sources.stored import Array, StoredParts, check_numbers, tensor
+from fedsift.data.sources.stored import StoredParts, check_numbers, tensor
 from fedsift.errors import DataError
 from fedsift.problem.inputs import Inputs
 
@@ -40,7 +41,7 @@ def read_npz(path: Path, options: ReadOptions) -> Samples:  # noqa: ARG001 - one
         raise
     except PermissionError:
         raise
-    except (*_BROKEN, AttributeError):  # a single array has no `files`
+    except (*_BROKEN, TypeError):  # a single array is no archive to be opened
         raise DataError(f"{path} is not a whole .npz file; save it with numpy.savez") from None
     check_numbers(arrays["inputs"], f"the array 'inputs' of {path}")
     return from_arrays(tensor(arrays["inputs"]), arrays, str(path))
@@ -52,7 +53,7 @@ def is_array_folder(path: Path) -> bool:
 
 
 def read_array_folder(path: Path, options: ReadOptions) -> Samples:  # noqa: ARG001 - as above
-    """Read labels.npy; map inputs.npy."""
+    """Read labels.npy; leave inputs.npy in its file."""
     names = [name for name in ARRAYS if (path / f"{name}.npy").exists()]
     _check_names(names, str(path))
     arrays = {name: _mapped(path / f"{name}.npy") for name in names}

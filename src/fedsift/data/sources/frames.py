@@ -55,8 +55,7 @@ def from_frame(
 
 def check_columns(columns: Sequence[str], where: str, options: ReadOptions) -> None:
     """Refuse a name that occurs twice, and options that name a column that is not there."""
-    if twice := [name for name, count in Counter(columns).items() if count > 1]:
-        raise DataError(f"{where} has two columns {twice[0]!r}; give each its own name")
+    check_distinct(columns, where)
     wanted = [
         ("--label-column", options.label_column),
         ("--id-column", options.id_column),
@@ -69,6 +68,12 @@ def check_columns(columns: Sequence[str], where: str, options: ReadOptions) -> N
                 f"{where} has no column {name!r} (it has {first_few(columns, 12) or 'none'}); "
                 f"name another with {option}"
             )
+
+
+def check_distinct(columns: Sequence[str], where: str) -> None:
+    """Refuse a name that occurs twice."""
+    if twice := [name for name, count in Counter(columns).items() if count > 1]:
+        raise DataError(f"{where} has two columns {twice[0]!r}; give each its own name")
 
 
 def split(frame: pd.DataFrame, where: str, options: ReadOptions, classes: Names | None) -> Rows:
@@ -122,8 +127,8 @@ def _from_paths(
     classes: Names | None,
 ) -> Samples:
     values = rows.rest[column]
-    if wrong := next((r for r, v in enumerate(values) if not isinstance(v, str) or not v), None):
-        raise DataError(f"column {column!r} of {where} has no path in row {wrong}; give one")
+    if wrong := [row for row, path in enumerate(values) if not isinstance(path, str) or not path]:
+        raise DataError(f"column {column!r} of {where} has no path in row {wrong[0]}; give one")
     texts = [str(value) for value in values]
     paths = [folder / text for text in texts]
     images = Images(lambda: paths, paths.__getitem__, lambda row: str(paths[row]), rows.about)

@@ -31,9 +31,9 @@ class ReadOptions:
     def __post_init__(self) -> None:
         given = [self.label_column, self.id_column, self.image_column, *self.ignore_columns]
         names = [name for name in given if name is not None]
-        if twice := next((name for name in names if names.count(name) > 1), None):
+        if twice := [name for name in names if names.count(name) > 1]:
             raise DataError(
-                f"column {twice!r} is named for two purposes; a column is the label, the id, "
+                f"column {twice[0]!r} is named for two purposes; a column is the label, the id, "
                 "the image or ignored"
             )
         if self.image_size and not all(0 < side <= LARGEST_SIDE for side in self.image_size):

@@ -19,6 +19,7 @@ import pyarrow as pa
 from fedsift.data.parquet import opened
 from fedsift.data.samples import Samples
 from fedsift.data.sources.arrow import from_columns
+from fedsift.data.sources.frames import check_distinct
 from fedsift.data.sources.options import ReadOptions
 from fedsift.errors import DataError
 
@@ -108,11 +109,23 @@ class RowGroups:
 
 
 def _check_alike(columns: ParquetColumns) -> None:
-    first = columns.files[0]
+    first, expected = columns.files[0], columns.schema
+    check_distinct(expected.names, str(first))
     for path in columns.files[1:]:
-        found, expected = columns.schema_of(path).names, columns.schema.names
-        if odd := sorted(set(found) ^ set(expected)):
+        found = columns.schema_of(path)
+        check_distinct(found.names, str(path))
+        odd = sorted(set(found.names) ^ set(expected.names))
+        odd += [f.name for f in expected if f.name not in odd and not _fit(f, found.field(f.name))]
+        if odd:
             raise DataError(
-                f"{first} and {path} differ in column {odd[0]!r}; files in one folder must have "
-                "the same columns"
+                f"{first} and {path} differ in column {odd[0]!r} or its type; files in one folder "
+                "must have the same columns"
             )
+
+
+def _fit(one: Any, other: Any) -> bool:
+    try:
+        pa.unify_schemas([pa.schema([one]), pa.schema([other])], promote_options="permissive")
+    except pa.ArrowException:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""Numbers that stay where they are: a memory-mapped file, or pieces of an Arrow column.
+"""Numbers that stay where they are: in a file, or in pieces of an Arrow column.
 
 Only the samples asked for are copied. What a model cannot use is converted then:
 
@@ -16,17 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from fedsift.data.sources.file_rows import Array, FileRows, file_rows
 from fedsift.errors import DataError
 from fedsift.memory import aligned
 from fedsift.problem.inputs import Shape
-
-Array = npt.NDArray[Any]
 
 _CONVERTED: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.float16): np.dtype(np.float32),
@@ -42,7 +40,7 @@ _CONVERTED: dict[np.dtype[Any], np.dtype[Any]] = {
 class StoredParts:
     """Arrays of one shape and type, one after the other, as the inputs of samples."""
 
-    parts: tuple[Array, ...]
+    parts: tuple[Array | FileRows, ...]
 
     @classmethod
     def of(cls, parts: Sequence[Array], where: str) -> StoredParts:
@@ -53,7 +51,7 @@ class StoredParts:
         if any(part.shape[1:] != first.shape[1:] for part in parts):
             raise DataError(f"{where} has inputs that differ in shape; give all the same")
         check_numbers(first, where)
-        return cls(tuple(parts))
+        return cls(tuple(file_rows(part) for part in parts))
 
     def __len__(self) -> int:
         return sum(len(part) for part in self.parts)
@@ -66,7 +64,7 @@ class StoredParts:
     @property
     def dtype(self) -> torch.dtype:
         """Type of the numbers that ``take`` returns."""
-        return tensor(self.parts[0][:0]).dtype
+        return tensor(np.empty(0, self.parts[0].dtype)).dtype
 
     def take(self, indices: Tensor) -> Tensor:
         """Copy these samples, in this order."""
