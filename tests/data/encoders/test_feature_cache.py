@@ -117,6 +117,20 @@ def test_an_encoder_that_loses_samples_is_refused(inputs, tmp_path):
         run(Losing(), inputs, tmp_path)
 
 
+def test_a_cache_that_cannot_be_written_is_named(inputs, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(
+        DataError, match=r"cannot be kept in .* \(Not a directory\); set FEDSIFT_CACHE"
+    ):
+        run(Counting(), inputs, tmp_path / "file")
+
+
+def test_features_are_readable_by_their_owner_only(inputs, tmp_path):
+    run(Counting(), inputs[:2], tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert folder.stat().st_mode & 0o077 == 0
+
+
 def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDSIFT_CACHE", str(tmp_path))
     assert default_cache() == tmp_path

@@ -54,9 +54,12 @@ def weights_hash(module: nn.Module, *settings: Any) -> str:
     """Return the SHA-256 of all parameters and buffers by name, and of settings that matter."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for name, tensor in sorted(module.state_dict().items()):
+        if not isinstance(tensor, Tensor):  # what a module adds by get_extra_state
+            digest.update(f"{name} {tensor!r};".encode())
+            continue
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)};".encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(memoryview(flat.view(torch.uint8).numpy()))
+        digest.update(flat.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

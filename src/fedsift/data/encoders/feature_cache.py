@@ -151,4 +151,11 @@ def _write(path: Path, part: Any) -> None:
         with temporary.open("wb") as file:  # by its name, numpy would add a suffix
             np.save(file, part, allow_pickle=False)
 
-    write_atomically(path, save)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # features tell about samples
+        write_atomically(path, save)
+    except OSError as error:
+        raise DataError(
+            f"features cannot be kept in {path.parent} ({error.strerror}); set {VARIABLE} to a "
+            "folder with space that can be written to"
+        ) from error

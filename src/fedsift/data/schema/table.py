@@ -24,7 +24,6 @@ from fedsift.data.schema.decoding import decode
 from fedsift.data.schema.preparation import SchemaSettings, Workspace, expect
 from fedsift.data.schema.table_fit import fit_columns
 from fedsift.errors import DataError, InputError
-from fedsift.memory import aligned
 from fedsift.problem.inputs import Inputs, Shape
 
 MOST_CATEGORIES = 100
@@ -74,7 +73,7 @@ class TablePreparation:
         cls,
         clean: Samples,
         settings: SchemaSettings,
-        workspace: Workspace,  # noqa: ARG003
+        workspace: Workspace,
     ) -> tuple[Self, tuple[str, ...]]:
         """Fit on the clean set."""
         frame = frame_of(clean)
@@ -86,7 +85,9 @@ class TablePreparation:
                 "with numbers, categories or text"
             )
         ignored = tuple(name for name in kinds if name not in used)
-        return cls(*fit_columns(frame, used, clean), ignored), tuple(notes)
+        fitted = cls(*fit_columns(frame, used, clean), ignored)
+        fitted.inputs(clean, workspace)  # a kind that was chosen may not fit the column
+        return fitted, tuple(notes)
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
@@ -102,9 +103,11 @@ class TablePreparation:
         frame = frame_of(samples)
         check_columns(frame, [rule.name for rule in self.rules], samples.where)
         short: list[Number | Boolean | Category] = [*self.numbers, *self.booleans, *self.categories]
-        blocks = [rule.apply(frame[rule.name], samples) for rule in short]
-        dense = np.concatenate([np.zeros((len(frame), 0)), *blocks], axis=1).astype(np.float32)
-        rows = aligned(torch.from_numpy(dense))
+        rows = torch.empty(len(frame), sum(rule.width for rule in short))
+        end = 0
+        for rule in short:  # into place one by one: wide tables are held once
+            start, end = end, end + rule.width
+            rows[:, start:end] = torch.from_numpy(rule.apply(frame[rule.name], samples))
         if not self.texts:
             return rows
         words = sparse.hstack([rule.apply(frame[rule.name], samples) for rule in self.texts])
@@ -183,8 +186,9 @@ def chosen_kinds(
     kinds, notes = {}, []
     for name in map(str, frame.columns):
         given = settings.columns.get(name)
-        kind = given or column_kind(frame[name])
-        reason = None if given else _useless(frame[name], kind)
+        found = column_kind(frame[name])
+        kind = given if given and found != "empty" else found
+        reason = None if kind == given else _useless(frame[name], kind)
         reason = reason or (_too_many(frame[name], given) if kind == "category" else None)
         kinds[name] = "ignore" if reason else kind
         if reason:
