@@ -97,11 +97,23 @@ def test_a_column_is_of_the_kind_that_is_chosen(frame):
 
 @pytest.mark.parametrize(
     ("columns", "message"),
-    [({"visit": "text"}, "no column 'visit'"), ({"age": "numeric"}, "use number, boolean")],
+    [
+        ({"visit": "text"}, "no column 'visit'"),
+        ({"age": "numeric"}, "use number, boolean"),
+        ({"ward": "number"}, "where a number is expected"),
+        ({"ward": "boolean"}, "where true or false is expected"),
+        ({"age": "text"}, "where text is expected"),
+    ],
 )
 def test_a_wrong_choice_is_refused(frame, columns, message):
     with pytest.raises(InputError, match=message):
         Schema.fit(of_frame(frame), settings=SchemaSettings(columns=columns))
+
+
+def test_an_empty_column_is_left_out_whatever_was_chosen(frame):
+    settings = SchemaSettings(columns={"nothing": "number"})
+    schema = Schema.fit(of_frame(frame.assign(nothing=None)), settings=settings)
+    assert "column 'nothing' has no values and is left out" in schema.notes
 
 
 def test_columns_may_come_in_another_order(frame):
@@ -132,18 +144,18 @@ WRONG = {
     "twice": (lambda f: pd.concat([f, f[["age"]]], axis=1), "column 'age' twice"),
     "text": (
         lambda f: f.assign(age=[1.5, "ten", *f["age"][2:]]),
-        r"column 'age' of b.csv has 'ten' in row 1 \(id 'P1'\) where the clean set has a number",
+        r"column 'age' of b.csv has 'ten' in row 1 \(id 'P1'\) where a number is expected",
     ),
     "boolean": (lambda f: f.assign(age=True), "has 'True' in row 0"),
     "date": (
         lambda f: f.assign(age=pd.Timestamp("2024-01-31")),
-        "where the clean set has a number",
+        "where a number is expected",
     ),
     "infinite": (lambda f: f.assign(age=[np.inf, *f["age"][1:]]), "too large to compute with"),
     "huge": (lambda f: f.assign(age=[-1e300, *f["age"][1:]]), "too large to compute with"),
     "no boolean": (lambda f: f.assign(smoker="perhaps"), "'perhaps' in row 0 .* true or false"),
-    "number for a category": (lambda f: f.assign(ward=7.5), "'7.5' .* categories such as 'east'"),
-    "number for text": (lambda f: f.assign(note=3), "has '3' in row 0 .* has text"),
+    "number for a category": (lambda f: f.assign(ward=7.5), "'7.5' .* a category such as 'east'"),
+    "number for text": (lambda f: f.assign(note=3), "has '3' in row 0 .* where text is expected"),
 }
 
 

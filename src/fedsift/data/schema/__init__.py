@@ -5,6 +5,7 @@
 | `table`     | `Table`    | numbers, booleans, categories and hashed text, a column each  |
 | `image`     | `Pictures` | [C, H, W], standardised per channel, decoded when taken       |
 | `array`     | `Arrays`   | the numbers as they are                                       |
+| `encoded`   | any        | features of a frozen encoder, computed once, kept on disk     |
 """
 
 from fedsift.data.schema.columns import column_kind

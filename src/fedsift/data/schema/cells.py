@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api import types
 
 from fedsift.data.samples import Samples
 from fedsift.data.schema.columns import TRUTH, as_text, column_kind
@@ -27,7 +28,9 @@ def numbers(column: Column[Any], name: str, samples: Samples) -> Numbers:
     """Return a column as numbers, NaN where one is missing."""
     if column_kind(column) in {"boolean", "date"}:
         raise wrong_cell(column, column.notna(), name, samples, "a number")
-    values = pd.to_numeric(column.astype(object).map(_number), errors="coerce")
+    plain = types.is_numeric_dtype(column.dtype)
+    read = column if plain else column.astype(object).map(_number)
+    values = pd.to_numeric(read, errors="coerce")
     result: Numbers = np.asarray(values.to_numpy(np.float64, na_value=np.nan))
     bad = column.notna().to_numpy(bool) & np.isnan(result)
     if bad.any():
@@ -72,7 +75,7 @@ def wrong_cell(
     row = int(np.argmax(np.asarray(bad, bool)))
     return DataError(
         f"column {name!r} of {samples.where} has {as_text(column.iloc[row])[:40]!r} in "
-        f"{sample(samples, row)} where the clean set has {expected}; correct it or leave it empty"
+        f"{sample(samples, row)} where {expected} is expected; correct it or leave it empty"
     )
 
 

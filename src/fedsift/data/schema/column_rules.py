@@ -24,7 +24,7 @@ from fedsift.data.schema import cells
 from fedsift.data.schema.columns import column_kind
 from fedsift.errors import InputError
 
-Block = npt.NDArray[np.float64]
+Block = npt.NDArray[np.floating[Any]]
 MOST_OUTPUTS = 100_000
 
 
@@ -110,7 +110,7 @@ class Category:
         """Return [n, categories]."""
         codes = self._codes(column)
         if (codes < 0).all() and column_kind(column) in {"number", "date", "boolean"}:
-            expected = f"categories such as {self.categories[0][:40]!r}"
+            expected = f"a category such as {self.categories[0][:40]!r}"
             raise cells.wrong_cell(column, column.notna(), self.name, samples, expected)
         return np.asarray(codes[:, None] == np.arange(self.width), np.float64)
 

@@ -6,6 +6,7 @@ Applied from the fitted numbers with numpy, so that a site needs what the JSON s
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, cast
 
@@ -23,7 +24,6 @@ from fedsift.data.schema.decoding import decode
 from fedsift.data.schema.preparation import SchemaSettings, Workspace, expect
 from fedsift.data.schema.table_fit import fit_columns
 from fedsift.errors import DataError, InputError
-from fedsift.memory import aligned
 from fedsift.problem.inputs import Inputs, Shape
 
 MOST_CATEGORIES = 100
@@ -73,11 +73,11 @@ class TablePreparation:
         cls,
         clean: Samples,
         settings: SchemaSettings,
-        workspace: Workspace,  # noqa: ARG003
+        workspace: Workspace,
     ) -> tuple[Self, tuple[str, ...]]:
         """Fit on the clean set."""
-        frame = _frame(clean)
-        kinds, notes = _kinds(frame, settings, clean.where)
+        frame = frame_of(clean)
+        kinds, notes = chosen_kinds(frame, settings, clean.where)
         used = {name: kind for name, kind in kinds.items() if kind != "ignore"}
         if not used:
             raise DataError(
@@ -85,7 +85,9 @@ class TablePreparation:
                 "with numbers, categories or text"
             )
         ignored = tuple(name for name in kinds if name not in used)
-        return cls(*fit_columns(frame, used, clean), ignored), tuple(notes)
+        fitted = cls(*fit_columns(frame, used, clean), ignored)
+        fitted.inputs(clean, workspace)  # a kind that was chosen may not fit the column
+        return fitted, tuple(notes)
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
@@ -98,17 +100,14 @@ class TablePreparation:
 
     def inputs(self, samples: Samples, workspace: Workspace) -> Inputs:  # noqa: ARG002
         """Return a tensor; with text, inputs that are dense only where they are taken."""
-        frame = _frame(samples)
-        for rule in self.rules:
-            if rule.name not in frame:
-                raise DataError(
-                    f"{samples.where} has no column {rule.name!r}, which the clean set has; it has "
-                    f"{', '.join(map(repr, frame.columns[:20]))}"
-                )
+        frame = frame_of(samples)
+        check_columns(frame, [rule.name for rule in self.rules], samples.where)
         short: list[Number | Boolean | Category] = [*self.numbers, *self.booleans, *self.categories]
-        blocks = [rule.apply(frame[rule.name], samples) for rule in short]
-        dense = np.concatenate([np.zeros((len(frame), 0)), *blocks], axis=1).astype(np.float32)
-        rows = aligned(torch.from_numpy(dense))
+        rows = torch.empty(len(frame), sum(rule.width for rule in short))
+        end = 0
+        for rule in short:  # into place one by one: wide tables are held once
+            start, end = end, end + rule.width
+            rows[:, start:end] = torch.from_numpy(rule.apply(frame[rule.name], samples))
         if not self.texts:
             return rows
         words = sparse.hstack([rule.apply(frame[rule.name], samples) for rule in self.texts])
@@ -116,7 +115,7 @@ class TablePreparation:
 
     def unseen(self, samples: Samples) -> list[str]:
         """Say which columns, categories and gaps the clean set did not have."""
-        frame = _frame(samples)
+        frame = frame_of(samples)
         known = {*(rule.name for rule in self.rules), *self.ignored}
         extra = [name for name in map(str, frame) if name not in known]
         notes = [rule.unseen(frame[rule.name]) for rule in self.rules if rule.name in frame]
@@ -154,7 +153,7 @@ class SparseRows:
         return torch.cat([self.rows[rows], words], dim=1)
 
 
-def _frame(samples: Samples) -> pd.DataFrame:
+def frame_of(samples: Samples) -> pd.DataFrame:
     """Return the table with text as its columns' names."""
     expect(samples.content, "table", samples.where)
     frame = cast("Table", samples.content).frame
@@ -165,7 +164,17 @@ def _frame(samples: Samples) -> pd.DataFrame:
     return frame.set_axis(names, axis=1)
 
 
-def _kinds(
+def check_columns(frame: pd.DataFrame, names: Sequence[str], where: str) -> None:
+    """Refuse a table that lacks a column."""
+    for name in names:
+        if name not in frame:
+            raise DataError(
+                f"{where} has no column {name!r}, which the clean set has; it has "
+                f"{', '.join(map(repr, frame.columns[:20]))}"
+            )
+
+
+def chosen_kinds(
     frame: pd.DataFrame, settings: SchemaSettings, where: str
 ) -> tuple[dict[str, str], list[str]]:
     """Return the kind of every column, ``ignore`` where it is left out, and why."""
@@ -177,8 +186,9 @@ def _kinds(
     kinds, notes = {}, []
     for name in map(str, frame.columns):
         given = settings.columns.get(name)
-        kind = given or column_kind(frame[name])
-        reason = None if given else _useless(frame[name], kind)
+        found = column_kind(frame[name])
+        kind = given if given and found != "empty" else found
+        reason = None if kind == given else _useless(frame[name], kind)
         reason = reason or (_too_many(frame[name], given) if kind == "category" else None)
         kinds[name] = "ignore" if reason else kind
         if reason:
