@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedsift.cli.connection import add_server, add_switches, address
-from fedsift.cli.site import add_site_data, site_arguments
+from fedsift.cli.site import add_site_data, site_arguments, site_origin
 from fedsift.errors import InputError
+
+if TYPE_CHECKING:
+    from fedsift.flower.programs import Address
 
 EXAMPLES = """\
 examples:
+  fedsift join --check --server fed.org:8000 --ca ca.crt --key site-0 --folder s --client 0 \\
+      --data patients.csv --label-column diagnosis --id-column patient --name north
   fedsift join --server fed.org:8000 --ca ca.crt --key site-0 --folder s --client 0 --data d.npz
   fedsift join --server 127.0.0.1:8000 --insecure --folder site-0 --client 0 --data sites/0.npz
 
@@ -39,6 +44,11 @@ def add(commands: Any) -> None:
         metavar="S",
         help="stop if the server has not accepted the site for S seconds (default: %(default)s)",
     )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="only try data, model, encoder, key, certificate and server, and say what is wrong",
+    )
     add_switches(parser)
     parser.set_defaults(handler=handle)
 
@@ -55,7 +65,20 @@ def handle(options: argparse.Namespace) -> int:
     if options.key is not None and not options.key.exists():
         raise InputError(f"there is no file {options.key}; ask whoever runs the server for it")
     key = None if options.insecure else options.key
+    if options.check:
+        return _check(options, server, key)
     arguments = site_arguments(options)
     limits = options.give_up, options.verbose
     SiteDeployment(server, key, options.folder, arguments, *limits).run()
     return 0
+
+
+def _check(options: argparse.Namespace, server: Address, key: Path | None) -> int:
+    from fedsift.flower.check import SiteCheck  # noqa: PLC0415 - slow to import
+
+    wrong = 0
+    for checked in SiteCheck(server, key, options.folder, site_origin(options)).run():
+        wrong += bool(checked.problem)
+        state = "wrong" if checked.problem else "ok"
+        print(f"{checked.name:12} {state:6} {checked.problem or checked.found}", flush=True)
+    return 2 if wrong else 0

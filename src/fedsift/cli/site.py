@@ -115,7 +115,13 @@ def handle(options: argparse.Namespace) -> int:
 
 
 def load_site(options: argparse.Namespace, folder: Path) -> SiteData:
-    """Load a site's samples and model."""
+    """Load a site's samples."""
+    origin = site_origin(options)
+    return SiteData(options.client, origin.samples(), folder, origin, options.share_summary)
+
+
+def site_origin(options: argparse.Namespace) -> Origin:
+    """Return what the options say of a site."""
     if options.client < 0:
         raise InputError(f"--client is {options.client}; it must be 0 or more")
     origin = Origin(
@@ -130,7 +136,7 @@ def load_site(options: argparse.Namespace, folder: Path) -> SiteData:
         raise InputError(
             f"--name is {origin.name!r}; use up to 64 letters, digits, spaces, '-', '_' and '.'"
         )
-    return SiteData(options.client, origin.samples(), folder, origin, options.share_summary)
+    return origin
 
 
 def _split(path: Path, folder: Path) -> int:

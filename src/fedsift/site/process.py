@@ -38,8 +38,7 @@ def serve(folder: Path, load: Callable[[], Callable[[Parts], Parts]]) -> None:
     if lock is None:
         return
     address = folder / SOCKET
-    if len(os.fsencode(address)) > MAX_PATH:
-        raise InputError(f"{address} is too long for a socket's path; choose a shorter --folder")
+    check_address(address)
     address.unlink(missing_ok=True)  # left by a crash: the lock shows that no process listens
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
@@ -53,6 +52,12 @@ def serve(folder: Path, load: Callable[[], Callable[[Parts], Parts]]) -> None:
         while True:
             with listener.accept() as connection:
                 _answer(connection, handle)
+
+
+def check_address(address: Path) -> None:
+    """Refuse a path that the system does not take for a socket."""
+    if len(os.fsencode(address)) > MAX_PATH:
+        raise InputError(f"{address} is too long for a socket's path; choose a shorter --folder")
 
 
 def receive(connection: Connection) -> Parts:
