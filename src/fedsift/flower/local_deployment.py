@@ -2,8 +2,10 @@
 
 For tests, benchmarks, and whoever wants to try a deployment before doing it on several machines:
 
-    with LocalDeployment(Path("trial"), ["0.npz", "1.npz"]) as federation:
+    with LocalDeployment(Path("trial"), {"north": "0.npz", "south": "1.npz"}) as federation:
         federation.submit("digits.toml", Path("runs/digits"))
+
+``options`` are added to the commands of the server and of every site.
 
 What it started is terminated: at the end of the ``with`` block, and on Linux also when the
 process that started it is killed.
@@ -14,7 +16,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -45,10 +47,13 @@ class LocalDeployment:
     def __init__(
         self,
         folder: Path,
-        data: Sequence[str],
+        data: Mapping[str, str] | Sequence[str],
         network: Network = Network(),
+        options: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self.folder, self.data, self.network = folder.absolute(), list(data), network
+        self.folder, self.network, self.options = folder.absolute(), network, options or {}
+        named = data if isinstance(data, Mapping) else {str(m): d for m, d in enumerate(data)}
+        self.names, self.data = list(named), list(named.values())
         self.port = free_port()
         self.keys = self.folder / "keys"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -83,7 +88,7 @@ class LocalDeployment:
         """Start the server and wait until sites may join."""
         server = ["server", "--keys", str(self.keys), "--folder", str(self.folder / "server")]
         where = ("--host", self.network.host, "--port", str(self.port))
-        self.start("server", *server, *where)
+        self.start("server", *server, *where, *self.options.get("server", ()))
         self.wait_for("server", "server ready")
 
     def join(self, m: int) -> None:
@@ -93,6 +98,7 @@ class LocalDeployment:
             *("join", "--server", self.address, "--ca", str(self.keys / "ca.crt")),
             *("--key", str(self.keys / "sites" / f"site-{m}"), "--client", str(m)),
             *("--folder", str(self.folder / f"site-{m}"), "--data", self.data[m]),
+            *("--name", self.names[m], *self.options.get("site", ())),
         )
 
     def submit(self, config: str, out: Path, *more: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,94 @@
+"""docs/own-data.md, command by command, on files of these names; at their sites over Flower."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import fedsift as fs
+from fedsift.cli.main import main
+from own_files import DIAGNOSES, QUEUES, SHAPES, SITES, write_pictures, write_table, write_text
+
+GUIDE = (Path(__file__).parents[1] / "docs" / "own-data.md").read_text(encoding="utf-8")
+QUICK = ("--set", "rounds=20")
+
+
+def section(title: str) -> str:
+    return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", GUIDE, flags=re.M | re.S)[1]
+
+
+def commands(title: str, *names: str) -> list[list[str]]:
+    """Return the commands of a section, as they are typed."""
+    lines = re.findall(r"^    fedsift (.*)$", section(title), flags=re.M)
+    found = [shlex.split(line) for line in lines]
+    return [words for words in found if words[0] in names]
+
+
+def run_all(title: str) -> None:
+    for words in commands(title, "data", "run", "audit"):
+        quick = QUICK if words[0] == "run" else ()
+        assert main([*words, *quick]) == 0, words
+
+
+def check(table: pd.DataFrame, classes: tuple[str, ...], ids: set[str]) -> None:
+    assert set(table["given_label"]) | set(table["predicted_label"]) <= set(classes)
+    assert set(table["id"]) == ids
+    assert table["is_label_issue"].any()
+    assert table["label_score"].is_monotonic_increasing
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_table(here, capsys):
+    write_table(here)
+    run_all("A table")
+    shown = capsys.readouterr().out
+    assert "smoker: true/false" in shown
+    for site in SITES:
+        table = pd.read_csv(here / "runs/table/clients" / site / "issues.csv")
+        check(table, DIAGNOSES, {f"{site[0].upper()}{n:04d}" for n in range(60)})
+    raw = pd.read_csv(here / "north.csv").set_index("patient")
+    audit = fs.load("runs/table").audits[0]
+    row = audit.table.iloc[0]
+    fields = audit.content.fields(int(row["index"]))
+    assert fields["marker"] == raw.loc[row["id"], "marker"]  # as in the file, not standardised
+    assert row["given_label"] == raw.loc[row["id"], "diagnosis"]
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_pictures(here, bits):
+    write_pictures(here, bits)
+    run_all("Pictures")
+    table = pd.read_parquet(here / "runs/scans/clients/south/issues.parquet")
+    files = {str(p.relative_to(here / "scans/south")) for p in here.glob("scans/south/*/*.png")}
+    check(table, SHAPES, files)
+
+
+def test_text(here):
+    write_text(here)
+    run_all("Text")
+    table = pd.read_csv(here / "runs/tickets/clients/a/issues.csv")
+    check(table, QUEUES, {f"T-a{n}" for n in range(60)})
+    audit = fs.load("runs/tickets").audits[0]
+    raw = pd.read_csv(here / "tickets-a.csv")
+    assert audit.content.fields(7) == {"text": raw["text"][7]}
+
+
+def test_python(here):
+    write_table(here)
+    (code,) = re.findall(r"```python\n(.*?)```", section("Your own model"), flags=re.S)
+    names: dict[str, object] = {}
+    exec(code.replace("rounds=30", "rounds=4"), names)
+    result, again = names["result"], names["again"]
+    pd.testing.assert_frame_equal(names["issues"], again.label_issues())
+    assert result.sites == again.sites == SITES
+    assert main(["audit", "runs/python"]) == 0
+    assert type(again.model) is type(result.model)
