@@ -181,6 +181,8 @@ WRONG = {
     "several labels": (Pairs(X, torch.zeros(4, 2)), "several numbers"),
     "palette": (Pairs([Image.new("P", (2, 2))] * 4, Y), "mode P"),
     "no column": (pd.DataFrame({"a": [1]}), r"no column 'label' \(it has a\)"),
+    "lists beside labels": ((pd.DataFrame({"a": [[1]]}), [0]), "column 'a' .*list objects"),
+    "two columns alike": ((pd.DataFrame([[1, 2]], columns=["a", "a"]), [0]), "two columns 'a'"),
     "lists in a column": (pd.DataFrame({"a": [[1]], "label": [0]}), "column 'a' .*list objects"),
     "splits": (type("S", (dict,), {"column_names": 0, "with_format": 0})(a=1), "splits a"),
 }

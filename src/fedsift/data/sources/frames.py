@@ -45,7 +45,7 @@ def from_frame(
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     check_columns(tuple(frame.columns), where, options)
     rows = split(frame, where, options, classes)
-    _check_values(rows.rest, where)
+    check_values(rows.rest, where)
     column, notes = _image_column(rows.rest, where, options, folder or Path())
     if column is not None:
         return _from_paths(rows, column, where, options, folder or Path(), classes)
@@ -88,7 +88,8 @@ def split(frame: pd.DataFrame, where: str, options: ReadOptions, classes: Names 
     return Rows(labels, ids, frame.drop(columns=taken).reset_index(drop=True))
 
 
-def _check_values(table: pd.DataFrame, where: str) -> None:
+def check_values(table: pd.DataFrame, where: str) -> None:
+    """Refuse columns of lists, arrays and other objects."""
     for name in table.columns:
         if table[name].dtype != object:
             continue
@@ -119,7 +120,7 @@ def _image_column(
         if not all(isinstance(v, str) and v.lower().endswith(SUFFIXES) for v in values):
             continue
         missing = [v for v in values if not (folder / v).is_file()]
-        if not missing:
+        if not missing or (options.skip_unreadable and len(missing) < len(values)):
             return str(name), ()
         if len(missing) < len(values):
             raise DataError(
