@@ -11,27 +11,25 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fedsift.cli.reading import EXAMPLES as FILES
 from fedsift.cli.reading import add_reading, reading
 from fedsift.data import DATASETS, available, info, load, lookup
-from fedsift.data.sources import describe, is_readable, read
+from fedsift.data.sources import describe, formats, is_readable, read
 
-EXAMPLES = (
-    """\
+EXAMPLES = """\
 examples:
   fedsift data list                all datasets and where each would be read from
   fedsift data info mnist          its rows, columns and classes
   fedsift data prepare femnist     download it before a run needs it
   fedsift data info table.csv --label-column diagnosis --id-column patient
                                    what your own file would be read as
+  fedsift data info scans/ --image-size 224 --skip-unreadable
 
 Datasets of the Hugging Face hub are read from the folder FEDSIFT_DATA if that variable is set
 (FEDSIFT_DATA/ylecun/mnist/train.parquet, ...); otherwise they are downloaded once into the hub's
 own cache.
 
+files that can be read:
 """
-    + FILES
-)
 
 
 def add(commands: Any) -> None:
@@ -40,7 +38,7 @@ def add(commands: Any) -> None:
         "data",
         description="List the built-in datasets, show what is in one or in your own file, or "
         "download a dataset.",
-        epilog=EXAMPLES,
+        epilog=EXAMPLES + formats(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(

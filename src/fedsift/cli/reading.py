@@ -9,15 +9,12 @@ if TYPE_CHECKING:
     from fedsift.data.sources import ReadOptions
 
 EXAMPLES = """\
-files that can be read:
-  table.csv, table.tsv, table.csv.gz      a header and rows; also .parquet, .arrow, .feather
-  x.npz                                   arrays inputs and labels
-  scans/                                  a folder of images per class; or inputs.npy and
-                                          labels.npy, parquet files, what save_to_disk wrote
-  module:function                         returns (inputs, labels), a DataFrame or a Dataset
-
+how files are read:
   --label-column diagnosis --id-column patient --ignore-column notes
   --image-column scan --image-size 224    a column of paths or images, resized to 224x224
+
+`fedsift data --help` lists the files that can be read; `fedsift data info FILE` shows what a file
+would be read as.
 """
 
 

@@ -96,6 +96,18 @@ def test_names_of_images_that_are_nowhere_are_categories_and_that_is_said(write)
     assert "names of images that are not there" in samples.notes[0]
 
 
+def test_a_path_that_is_gone_is_left_out_on_request_in_a_column_that_is_found(write):
+    folder = write({"1.png": encode(GREY), "t.csv": "scan,label\n1.png,b\ngone.png,c\n"})
+    assert fs.read(folder / "t.csv", skip_unreadable=True).labels == ("b",)
+
+
+def test_rows_without_a_path_are_left_out_on_request(write):
+    folder = write({"1.png": encode(GREY), "t.csv": "scan,label\n,a\n1.png,b\ngone.png,c\n"})
+    samples = fs.read(folder / "t.csv", image_column="scan", skip_unreadable=True)
+    assert (samples.labels, samples.ids) == (("b",), ("1.png",))
+    assert samples.notes[0].startswith("2 images are left out")
+
+
 def test_hub_parquet_decodes_only_what_is_asked_for(tmp_path, write_images, monkeypatch):
     images = [encode(GREY + n) for n in range(10)]
     for shard in range(2):

@@ -98,7 +98,14 @@ def test_items_of_a_dataset_are_read_when_asked_for():
 
 
 @pytest.mark.parametrize(
-    "known", [{}, {"labels": ["?"]}, {"targets": Y[::-1]}, {"targets": Y, "target_transform": str}]
+    "known",
+    [
+        {},
+        {"labels": ["?"]},
+        {"labels": [np.zeros(2)] * 4},
+        {"targets": Y[::-1]},
+        {"targets": Y, "target_transform": str},
+    ],
 )
 def test_labels_come_from_the_items_where_nothing_else_is_sure(known):
     pairs = Pairs(X, ["b", "a", "b", "b"], **known)
@@ -174,6 +181,9 @@ WRONG = {
     "several labels": (Pairs(X, torch.zeros(4, 2)), "several numbers"),
     "palette": (Pairs([Image.new("P", (2, 2))] * 4, Y), "mode P"),
     "no column": (pd.DataFrame({"a": [1]}), r"no column 'label' \(it has a\)"),
+    "lists beside labels": ((pd.DataFrame({"a": [[1]]}), [0]), "column 'a' .*list objects"),
+    "two columns alike": ((pd.DataFrame([[1, 2]], columns=["a", "a"]), [0]), "two columns 'a'"),
+    "lists in a column": (pd.DataFrame({"a": [[1]], "label": [0]}), "column 'a' .*list objects"),
     "splits": (type("S", (dict,), {"column_names": 0, "with_format": 0})(a=1), "splits a"),
 }
 WRONG["items are dicts"][0].__dict__.update(y=Y)

@@ -84,7 +84,7 @@ CSV = {  # what it is: (text, options, sentence)
     "numbers for paths": (
         "a,scan,label\n1,2,x\n",
         ReadOptions(image_column="scan"),
-        "no path in row 0",
+        "row 0 of column 'scan' of .*has no image",
     ),
 }
 FILES = {  # what it is: (files, which is read, options, sentence)
@@ -159,6 +159,12 @@ FILES = {  # what it is: (files, which is read, options, sentence)
         "d",
         None,
         "differ in column 'a' or its type",
+    ),
+    "splits in one folder": (
+        {f"d/{name}-0.parquet": _parquet(a=[1], label=[0]) for name in ("train", "test")},
+        "d",
+        None,
+        "splits test, train; give the files of one split",
     ),
     "text as arrow": ({"a.arrow": b"a,label\n1,x\n"}, "a.arrow", None, "cannot be read as Arrow"),
     "several splits": (

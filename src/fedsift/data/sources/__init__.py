@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from fedsift.data.samples import Samples
 from fedsift.data.sources.arrays import (
     is_array_folder,
@@ -35,6 +37,7 @@ __all__ = [
     "as_samples",
     "call",
     "describe",
+    "formats",
     "image_size",
     "is_readable",
     "read",
@@ -56,31 +59,37 @@ def _ends(*suffixes: str) -> Callable[[Path], bool]:
 
 
 FORMATS = (  # the first that recognises a path reads it
-    Format("csv", _ends(*CSV), read_csv, "table.csv, .tsv, .csv.gz: a header and rows"),
-    Format("parquet", _ends(".parquet"), read_parquet, "table.parquet, also with images in it"),
-    Format("arrow", _ends(".arrow", ".feather"), read_arrow, "table.arrow, table.feather"),
-    Format("npz", _ends(".npz"), read_npz, "x.npz with inputs and labels (ids, class_names)"),
+    Format("csv", _ends(*CSV), read_csv, "a file .csv, .tsv, .csv.gz: a header and rows"),
+    Format("parquet", _ends(".parquet"), read_parquet, "a file, also with images in a column"),
+    Format("arrow", _ends(".arrow", ".feather"), read_arrow, "a file .arrow or .feather"),
+    Format("npz", _ends(".npz"), read_npz, "arrays inputs and labels, also ids and class_names"),
     Format(
         "save_to_disk",
         is_saved_dataset,
         read_saved_dataset,
-        "a folder that save_to_disk of Hugging Face datasets wrote",
+        "a folder that Hugging Face datasets wrote",
     ),
     Format(
         "npy folder",
         is_array_folder,
         read_array_folder,
-        "a folder with inputs.npy and labels.npy, read when needed",
+        "inputs.npy and labels.npy, read when needed",
     ),
-    Format("parquet folder", is_parquet_folder, read_parquet, "a folder of parquet files"),
+    Format("parquet folder", is_parquet_folder, read_parquet, "parquet files, in order of names"),
     Format(
         "image folder",
         is_image_folder,
         read_image_folder,
-        "a folder with one folder of images per class",
+        "a folder of PNG, JPEG, BMP or TIFF files for each class",
     ),
 )
-FUNCTION_HELP = "module:function that returns (inputs, labels), a DataFrame or a Dataset"
+FUNCTION = ("module:function", "returns (inputs, labels), a DataFrame or a Dataset")
+
+
+def formats() -> str:
+    """List what can be read, a line each."""
+    rows = [*((row.name, row.help) for row in FORMATS), FUNCTION]
+    return "\n".join(f"  {name:<16} {text}" for name, text in rows)
 
 
 def read(where: str | Path, options: ReadOptions = PLAIN_OPTIONS) -> Samples:
@@ -94,6 +103,8 @@ def read(where: str | Path, options: ReadOptions = PLAIN_OPTIONS) -> Samples:
     except PermissionError as error:
         name = error.filename or path
         raise DataError(f"{name} may not be read by this user; change its permissions") from error
+    except (pa.ArrowException, UnicodeError) as error:
+        raise DataError(f"{path} is damaged, its columns cannot be read; write it again") from error
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())
         raise DataError(f"{path} cannot be read ({reason}); look at the disk") from error

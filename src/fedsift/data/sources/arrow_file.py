@@ -89,10 +89,12 @@ def _mapped(path: Path) -> Any:
     try:
         source = pa.memory_map(str(path))
         try:
-            return pa.ipc.open_file(source).read_all()
+            table = pa.ipc.open_file(source).read_all()
         except pa.ArrowInvalid:
             source.seek(0)
-            return pa.ipc.open_stream(source).read_all()
+            table = pa.ipc.open_stream(source).read_all()
+        table.validate(full=True)  # a wrong offset in a damaged file would end the process
+        return table
     except PermissionError:
         raise
     except (OSError, pa.ArrowException) as error:

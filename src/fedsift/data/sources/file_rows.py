@@ -2,7 +2,7 @@
 
 A memory-mapped array would do, but the system maps the neighbours of every page that is touched:
 after a few shuffled batches the whole file counts as memory of the process. Reading the rows keeps
-the memory at what was asked for, and is faster.
+the memory at what was asked for.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ def from_frame(
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     check_columns(tuple(frame.columns), where, options)
     rows = split(frame, where, options, classes)
+    check_values(rows.rest, where)
     column, notes = _image_column(rows.rest, where, options, folder or Path())
     if column is not None:
         return _from_paths(rows, column, where, options, folder or Path(), classes)
@@ -87,6 +88,18 @@ def split(frame: pd.DataFrame, where: str, options: ReadOptions, classes: Names 
     return Rows(labels, ids, frame.drop(columns=taken).reset_index(drop=True))
 
 
+def check_values(table: pd.DataFrame, where: str) -> None:
+    """Refuse columns of lists, arrays and other objects."""
+    for name in table.columns:
+        if table[name].dtype != object:
+            continue
+        if odd := {type(v).__name__ for v in table[name] if not pd.api.types.is_scalar(v)}:
+            raise DataError(
+                f"column {name!r} of {where} holds {min(odd)} objects; leave it out "
+                f"(--ignore-column {name}) or give numbers as arrays: (inputs, labels)"
+            )
+
+
 def images_beside(columns: Sequence[str]) -> tuple[str, ...]:
     """Say that columns beside an image are read by people only."""
     listed = ", ".join(columns)
@@ -107,7 +120,7 @@ def _image_column(
         if not all(isinstance(v, str) and v.lower().endswith(SUFFIXES) for v in values):
             continue
         missing = [v for v in values if not (folder / v).is_file()]
-        if not missing:
+        if not missing or (options.skip_unreadable and len(missing) < len(values)):
             return str(name), ()
         if len(missing) < len(values):
             raise DataError(
@@ -126,13 +139,13 @@ def _from_paths(
     folder: Path,
     classes: Names | None,
 ) -> Samples:
-    values = rows.rest[column]
-    if wrong := [row for row, path in enumerate(values) if not isinstance(path, str) or not path]:
-        raise DataError(f"column {column!r} of {where} has no path in row {wrong[0]}; give one")
-    texts = [str(value) for value in values]
-    paths = [folder / text for text in texts]
-    images = Images(lambda: paths, paths.__getitem__, lambda row: str(paths[row]), rows.about)
-    found = gallery(images, where, options)
+    texts = [str(value) if isinstance(value, str) else "" for value in rows.rest[column]]
+    paths = [folder / text if text else None for text in texts]
+
+    def name(row: int) -> str:
+        return str(paths[row] or f"row {row} of column {column!r} of {where}")
+
+    found = gallery(Images(lambda: paths, paths.__getitem__, name, rows.about), where, options)
     ids = rows.ids or (tuple(texts) if len(set(texts)) == len(texts) else None)
     beside = [str(name) for name in rows.rest.columns if name != column]
     return Samples(

@@ -6,6 +6,7 @@ Images are read a row group at a time; the last groups that were read are kept, 
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from fedsift.data.sources.options import ReadOptions
 from fedsift.errors import DataError
 
 KEPT = 1 << 28
+_SPLIT = re.compile(r"(train|validation|val|dev|test)(?=[-_.])")
 
 
 def is_parquet_folder(path: Path) -> bool:
@@ -34,6 +36,7 @@ def is_parquet_folder(path: Path) -> bool:
 def read_parquet(path: Path, options: ReadOptions) -> Samples:
     """Read a parquet file or a folder of them."""
     files = tuple(sorted(path.glob("*.parquet"))) if path.is_dir() else (path,)
+    _check_one_split(path, files)
     columns = ParquetColumns(files)
     _check_alike(columns)
     return from_columns(columns, str(path), options, path if path.is_dir() else path.parent)
@@ -61,7 +64,9 @@ class ParquetColumns:
         for path in self.files:
             with opened(path) as file:
                 parts.append(file.read(columns=list(names)).select(list(names)))
-        return pa.concat_tables(parts, promote_options="permissive")
+        table = pa.concat_tables(parts, promote_options="permissive")
+        table.validate(full=True)  # text may be no UTF-8
+        return table
 
     def cells(self, name: str) -> Iterator[Any]:
         """Go through a column, a row group at a time."""
@@ -106,6 +111,15 @@ class RowGroups:
         while len(self._kept) > 1 and sum(v.nbytes for v in self._kept.values()) > KEPT:
             self._kept.popitem(last=False)
         return values
+
+
+def _check_one_split(folder: Path, files: Sequence[Path]) -> None:
+    found = {match[1] for file in files if (match := _SPLIT.match(file.name))}
+    if len(found) > 1:
+        raise DataError(
+            f"{folder} has files of the splits {', '.join(sorted(found))}; give the files of one "
+            "split, in a folder of their own"
+        )
 
 
 def _check_alike(columns: ParquetColumns) -> None:

@@ -81,7 +81,8 @@ class StoredParts:
 def tensor(array: Array) -> Tensor:
     """Copy an array to a tensor of a type that models take."""
     native: np.dtype[Any] = array.dtype.newbyteorder("=")
-    return aligned(torch.from_numpy(np.array(array, dtype=_CONVERTED.get(native, native))))
+    with np.errstate(over="ignore"):  # an infinite input is refused later, by its place
+        return aligned(torch.from_numpy(np.array(array, dtype=_CONVERTED.get(native, native))))
 
 
 def check_numbers(array: Array, where: str) -> None:

@@ -102,7 +102,7 @@ def _known_labels(dataset: Any) -> list[Any] | None:
     for values in (held, getattr(dataset, "targets", None), getattr(dataset, "labels", None)):
         if isinstance(values, Tensor | np.ndarray) and values.ndim == 1:
             return list(values.tolist())
-        if isinstance(values, list | tuple):
+        if isinstance(values, list | tuple) and all(isinstance(v, str | int) for v in values):
             return list(values)
     return None
 

@@ -22,7 +22,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from fedsift.data.samples import Samples, Table
 from fedsift.data.sources.arrays import from_arrays, stored
-from fedsift.data.sources.frames import from_frame
+from fedsift.data.sources.frames import check_distinct, check_values, from_frame
 from fedsift.data.sources.hub_dataset import from_hub_dataset, is_hub_dataset
 from fedsift.data.sources.names import id_names, label_names
 from fedsift.data.sources.options import ReadOptions
@@ -77,6 +77,8 @@ def _from_tuple(value: Any, where: str, options: ReadOptions) -> Samples:
         return from_arrays(_inputs(inputs, where), parts, where)
     frame = inputs.set_axis([str(name) for name in inputs.columns], axis=1).reset_index(drop=True)
     frame = frame.drop(columns=[n for n in options.ignore_columns if n in frame])
+    check_distinct(tuple(frame.columns), where)
+    check_values(frame, where)
     names = label_names(parts["labels"], where)
     if len(names) != len(frame):
         raise DataError(f"{where} has {len(frame)} rows but {len(names)} labels; give one per row")
