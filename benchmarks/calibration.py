@@ -5,7 +5,7 @@
 
 | key      | meaning                                                                              |
 |----------|--------------------------------------------------------------------------------------|
-| ece      | expected calibration error of `score` over all sites of a run, 10 bins of equal width |
+| ece      | expected calibration error of `label_score` over all sites of a run, 10 bins of equal width |
 | covered  | sites whose true share of wrong labels lies within the estimated interval             |
 | f1       | of `is_label_issue`                                                                   |
 | width    | mean width of the interval                                                            |
@@ -44,22 +44,23 @@ def measure(folder: Path, optimism: float | None = None) -> dict[str, float]:
         given = replace(run.calibration, optimism=optimism, spread=optimism / 2)
         run = replace(run, calibration=given)
     scores, right, covered, width = [], [], 0, 0.0
-    for client in run.clients:
-        audit, truth = run.audit(client), run.data.clients[client].true_labels
+    for site in run.sites:
+        audit = run.audit(site)
+        truth = audit.record.true_labels
         if truth is None:
             raise DataError(f"{folder} has no true labels; give a run on simulated noise")
         table = audit.table.sort_values("index")
-        correct = (audit.labels == truth).numpy()
+        correct = (audit.record.labels == truth).numpy()
         share = audit.summary.wrong
         covered += int(share.low <= 1 - correct.mean() <= share.high)
-        width += (share.high - share.low) / len(run.clients)
-        scores.append(table["score"].to_numpy())
+        width += (share.high - share.low) / len(run.sites)
+        scores.append(table["label_score"].to_numpy())
         right.append(correct)
     pooled, correct = np.concatenate(scores), np.concatenate(right)
     return {
         "ece": calibration_error(pooled, correct),
         "covered": covered,
-        "sites": len(run.clients),
+        "sites": len(run.sites),
         "width": width,
         "f1": float(f1_score(~correct, pooled < 0.5)),
     }

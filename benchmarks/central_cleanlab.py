@@ -38,11 +38,12 @@ from torch import Tensor
 
 from fedsift.algorithms.fedavg import LocalKeys, local_of
 from fedsift.experiment.config import Config, from_mapping, parse_setting
-from fedsift.experiment.metrics import detection, predict
+from fedsift.experiment.metrics import detection
 from fedsift.experiment.run import versions
 from fedsift.experiment.setup import Setup, from_config
 from fedsift.files import write_text
 from fedsift.problem import LabelledBatch
+from fedsift.problem.predict import predict
 from fedsift.problem.sgd import local_sgd
 from fedsift.randomness import generator
 

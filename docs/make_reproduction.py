@@ -37,7 +37,7 @@ def detection() -> str:
         if curve.rate not in (None, FIG1_RATE):
             continue
         for run in curve.runs:
-            said = {f"weights of `{curve.method}`": run["f1"]}
+            said = {f"weights of `{curve.method}`": run["weights_f1"]}
             if curve.method == "single-loop":  # the central reference has no curve: it goes along
                 name = f"{curve.dataset}-{curve.split}-{{}}s{run['seed']}"
                 audit = audits.get(name.format("single-loop-"), {})

@@ -17,14 +17,17 @@ BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
 CALIBRATION = re.compile(r"<!-- calibration -->\n(?:\n?\|.*\n)*")
 PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
-TITLES = ["method", "seed", "rounds", "accuracy", "F1", "precision", "recall", "AUC"]
+TITLES = ["method", "seed", "rounds", "accuracy", "F1 of weights", "precision", "recall", "AUC"]
 TITLES += ["MB up", "MB down", "exchanges"]
 HEAD = f"| {' | '.join(TITLES)} |\n{'|---' * len(TITLES)}|\n"
 
 
 def row(summary: dict[str, object]) -> str:
     """Return one run as a row of the table."""
-    shares = ("test_accuracy", "f1", "precision", "recall", "auc")
+    shares = (
+        "test_accuracy",
+        *(f"weights_{name}" for name in ("f1", "precision", "recall", "auc")),
+    )
     cells = [f"`{summary['method']}`", str(summary["seed"]), str(summary["rounds"])]
     cells += ["–" if summary[k] is None else f"{summary[k]:.3f}" for k in shares]
     cells += [f"{int(str(summary[k])) / 1e6:.1f}" for k in ("bytes_up", "bytes_down")]

@@ -40,9 +40,9 @@ def corrections(audit: SiteAudit) -> pd.DataFrame:
     number = {name: n for n, name in enumerate(audit.class_names)}
     return pd.DataFrame(
         {
-            "client": audit.client,
+            "site": audit.site,
             "index": issues["index"],
-            "class": [number[name] for name in issues["suggested_label"]],
+            "class": [number[str(name)] for name in issues["predicted_label"]],
             "unusable": ~sure,
         }
     )
@@ -53,7 +53,7 @@ def main(config: Config, folder: Path) -> dict[str, float]:
     noisy = execute(config.replace(method="fedavg"), folder / "noisy").summary
     sifted = execute(config, folder / "sifted").summary
     run = open_run(folder / "sifted")
-    table = pd.concat([corrections(run.audit(client)) for client in run.clients])
+    table = pd.concat([corrections(run.audit(client)) for client in run.sites])
     path = folder / "corrected.parquet"
     table.to_parquet(path, index=False)
     cleaned = config.replace(method="fedavg", labels=str(path))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parameters_to_vector
 
 import fedsift as fs
 from fedsift.compress import Sketch, Sparse, wire
@@ -130,7 +131,7 @@ def trained(kind, method, offset):
     federation = fs.simulate(module, pairs[1:], pairs[0])
     result = fs.fit(federation, method, rounds=2, local_steps=2, batch_size=0, device="cpu")
     weights = [result.weights(m) for m in range(3)]
-    return torch.cat([result.state.y, *weights])
+    return torch.cat([parameters_to_vector(result.model.parameters()).detach(), *weights])
 
 
 @pytest.mark.parametrize("pool", [True, False], ids=["pooled", "alone"])

@@ -7,8 +7,8 @@ import fedsift
 NAMES = [
     *("Constant", "CurvatureSettings", "Exact", "FedsiftError", "InputError", "Iterative"),
     *("LocalFederation", "LocalSteps", "LossPair", "NonIterative", "OuterStep", "Result"),
-    *("RunError", "Simulation", "Solution", "TensorBatch", "Theorem", "fit", "simulate", "solve"),
-    "without_batch_norm",
+    *("RunError", "Samples", "Simulation", "Solution", "TensorBatch", "Theorem", "fit", "load"),
+    *("read", "simulate", "solve", "without_batch_norm"),
 ]
 
 

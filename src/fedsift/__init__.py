@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedsift.algorithms import LocalSteps, OuterStep
+    from fedsift.data.reading import Samples, read
     from fedsift.errors import FedsiftError, InputError, RunError
-    from fedsift.experiment.api import Result, Simulation, Solution, fit, simulate, solve
+    from fedsift.experiment.api import Solution, fit, solve
+    from fedsift.experiment.result import Result
+    from fedsift.experiment.saving import load
+    from fedsift.experiment.simulation import Simulation, simulate
     from fedsift.federation import LocalFederation
     from fedsift.hypergradient import (
         Constant,
@@ -38,17 +42,24 @@ __all__ = [
     "OuterStep",
     "Result",
     "RunError",
+    "Samples",
     "Simulation",
     "Solution",
     "TensorBatch",
     "Theorem",
     "fit",
+    "load",
+    "read",
     "simulate",
     "solve",
     "without_batch_norm",
 ]
 
-_HOMES = ("errors", "problem", "algorithms", "hypergradient", "federation", "experiment.api")
+_HOMES = (
+    *("errors", "problem", "algorithms", "hypergradient", "federation"),
+    *("data.reading", "experiment.api", "experiment.result", "experiment.saving"),
+    "experiment.simulation",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,11 +1,22 @@
-"""Files that are complete or absent: written beside the target, then renamed to it."""
+"""Files that are complete or absent: written beside the target, then renamed to it.
+
+``hold`` keeps a second process from writing where one already does.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+from fedsift.errors import InputError
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -31,3 +42,48 @@ def write_text(path: Path, text: str) -> None:
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Hold a lock file until the block ends, or the process does; refuse if another has it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = _locked(path)
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {path.parent} ({error.strerror}); choose another folder"
+        ) from None
+    if file is None:
+        owner = path.read_text(encoding="utf-8")
+        raise InputError(
+            f"{path.parent} is in use by process {owner or 'unknown'}; wait until it has ended, "
+            "or choose another folder"
+        )
+    with file:
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # while it is held: whoever waits looks again
+
+
+def _locked(path: Path) -> IO[str] | None:
+    """Return the locked file; None if another process has it."""
+    while True:
+        file = path.open("a+", encoding="utf-8")
+        if sys.platform == "win32":
+            return file
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return None
+        try:
+            if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                return file
+        except FileNotFoundError:  # its last owner has removed it in between
+            pass
+        file.close()

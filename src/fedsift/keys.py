@@ -152,12 +152,14 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 
 _PAIR = "float | tuple[float, float]"
+_TEXTS = "tuple[str, ...]"
 _KINDS: dict[str, tuple[Any, str]] = {
     "str": (str, "text"),
     "int": (int, "a whole number"),
     "float": ((int, float), "a number"),
     "bool": (bool, "true or false"),
     _PAIR: ((int, float), "a number or a pair [low, high]"),
+    _TEXTS: (tuple, "a list of texts"),
 }
 
 
@@ -165,6 +167,8 @@ def _typed(name: str, value: Any, kind: str) -> Any:
     """Return the value in its key's type; a whole number is accepted for a float."""
     if kind == _PAIR and isinstance(value, list | tuple) and len(value) == 2:
         return tuple(_typed(name, part, "float") for part in value)
+    if kind == _TEXTS and isinstance(value, list | tuple):
+        return tuple(_typed(name, part, "str") for part in value)
     types, said = _KINDS[kind]
     fits = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
     if not fits or (isinstance(value, float) and not math.isfinite(value)):

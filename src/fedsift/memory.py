@@ -8,6 +8,7 @@ So all of these pass through ``aligned`` before any arithmetic:
 | what comes in | where |
 |---|---|
 | samples | ``Source.inputs``, ``simulate``, a site's files; ``LabelledBatch.of`` for any other |
+| samples that are stored | ``StoredBatch.take`` |
 | a user's start (x, y) | ``solve`` |
 | frozen parameters and buffers of a user's module | ``FlatModel`` |
 | messages | ``compress.wire.decode`` |

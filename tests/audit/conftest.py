@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedsift.audit import Calibration, SiteAudit, audit_site
+from fedsift.audit import Calibration, SiteAudit, SiteRecord, audit_site
+from fedsift.data.samples import Arrays
 
 EXACT = Calibration(temperature=1.0, optimism=0.0, spread=0.0, misfit=1.0)
 CLASSES = 5
@@ -33,6 +34,10 @@ def draw_site(seed: int, samples: int = 400, rate: float = 0.3, sharpness: float
     return Site((truth + shift) % CLASSES, truth, probabilities)
 
 
+def audited(inputs: torch.Tensor, record: SiteRecord, names: tuple[str, ...]) -> SiteAudit:
+    return audit_site(record, Calibration(), names, lambda: Arrays(inputs))
+
+
 @pytest.fixture
 def images() -> SiteAudit:
     """Return an audit of 8 images with names that would be markup if they were not text."""
@@ -44,4 +49,4 @@ def images() -> SiteAudit:
     names = ("cat", "<b>dog</b>", "emu")
     ids = [f"<img src=x onerror=alert({n})>.png" for n in range(8)]
     weights = torch.linspace(0, 1, 8)
-    return audit_site(0, inputs, labels, weights, probabilities, Calibration(), names, ids)
+    return audited(inputs, SiteRecord("north", labels, weights, probabilities, tuple(ids)), names)

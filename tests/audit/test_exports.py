@@ -7,24 +7,23 @@ import pandas as pd
 import pytest
 import torch
 
-from fedsift.audit import Calibration, audit_site, write_issues
-from fedsift.data.images import data_uri
+from audit.conftest import audited
+from fedsift.audit import SiteRecord, write_issues
+from fedsift.data.images import as_uri
 from fedsift.errors import InputError
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "json"])
 def test_round_trip(form, images, tmp_path):
     path = tmp_path / f"issues.{form}"
-    assert write_issues(images.table, path, form, images.inputs, images.class_names) == [path]
+    assert write_issues(images, path, form) == [path]
     read = {"csv": pd.read_csv, "parquet": pd.read_parquet, "json": pd.read_json}[form](path)
     pd.testing.assert_frame_equal(read, images.table, check_dtype=False, rtol=1e-6)
 
 
 def test_label_studio_tasks_have_the_documented_fields(images, tmp_path):
     path = tmp_path / "issues.label-studio.json"
-    tasks_file, config_file = write_issues(
-        images.table, path, "label-studio", images.inputs, images.class_names
-    )
+    tasks_file, config_file = write_issues(images, path, "label-studio")
     tasks = json.loads(tasks_file.read_text())
     view = ET.parse(config_file).getroot()
     choices = view.find("Choices")
@@ -34,9 +33,8 @@ def test_label_studio_tasks_have_the_documented_fields(images, tmp_path):
     for task, row in zip(tasks, flagged.to_dict("records"), strict=True):
         assert set(task) == {"data", "predictions"}
         shown = view.find("Image")
-        assert task["data"][shown.get("value").removeprefix("$")] == data_uri(
-            images.inputs[row["index"]]
-        )
+        picture = images.content.picture(row["index"])
+        assert task["data"][shown.get("value").removeprefix("$")] == as_uri(picture)
         (prediction,) = task["predictions"]
         assert isinstance(prediction["model_version"], str)
         assert prediction["score"] == pytest.approx(row["confidence"])
@@ -45,22 +43,22 @@ def test_label_studio_tasks_have_the_documented_fields(images, tmp_path):
         assert (result["from_name"], result["to_name"]) == (choices.get("name"), shown.get("name"))
         assert choices.get("toName") == result["to_name"]
         assert result["type"] == "choices"
-        assert result["value"] == {"choices": [row["suggested_label"]]}
-        assert row["suggested_label"] in allowed
+        assert result["value"] == {"choices": [row["predicted_label"]]}
+        assert row["predicted_label"] in allowed
 
 
 def test_rows_of_fields_become_a_table(tmp_path):
     inputs = torch.tensor([[1.0, 2.5], [3.0, 4.0]])
     probabilities = torch.tensor([[0.01, 0.99], [0.01, 0.99]])
-    parts = inputs, torch.tensor([0, 1]), torch.ones(2), probabilities
-    audit = audit_site(0, *parts, Calibration(), ("no", "yes"))
+    record = SiteRecord("0", torch.tensor([0, 1]), torch.ones(2), probabilities)
+    audit = audited(inputs, record, ("no", "yes"))
     path = tmp_path / "tasks.label-studio.json"
-    tasks, config = write_issues(audit.table, path, "label-studio", inputs, audit.class_names)
+    tasks, config = write_issues(audit, path, "label-studio")
     (task,) = json.loads(tasks.read_text())
-    assert task["data"]["row"] == {"0": 1.0, "1": 2.5}
+    assert task["data"]["row"] == {"field 0": 1.0, "field 1": 2.5}
     assert ET.parse(config).find("Table").get("value") == "$row"
 
 
 def test_unknown_format(images, tmp_path):
     with pytest.raises(InputError, match="no format 'xls'"):
-        write_issues(images.table, tmp_path / "x", "xls", images.inputs, images.class_names)
+        write_issues(images, tmp_path / "x", "xls")

@@ -21,12 +21,12 @@ def test_every_site_gets_its_file(fedsift, run, empty_folder):
         table = pd.read_csv(empty_folder / run / "clients" / str(client) / "issues.csv")
         weights = pd.read_parquet(empty_folder / run / "clients" / str(client) / "weights.parquet")
         assert list(table.columns) == [
-            *("index", "id", "label", "weight", "score"),
-            *("is_label_issue", "suggested_label", "confidence"),
+            *("site", "index", "id", "given_label", "predicted_label"),
+            *("label_score", "is_label_issue", "confidence", "weight"),
         ]
-        assert table["score"].is_monotonic_increasing
+        assert table["label_score"].is_monotonic_increasing
         by_index = table.set_index("index").sort_index()
-        assert by_index["label"].tolist() == weights["label"].tolist()
+        assert by_index["given_label"].tolist() == weights["label"].tolist()
         assert by_index["weight"].tolist() == pytest.approx(weights["weight"].tolist())
 
 
@@ -54,10 +54,10 @@ def test_nothing_is_shared_unless_allowed(fedsift, tiny, empty_folder):
     ("arguments", "said"),
     [
         (("audit", "nowhere"), "not the folder of a finished run"),
-        (("audit", "run", "--client", "2"), "has no client 2; it has 0, 1"),
-        (("audit", "run", "--client", "-1"), "has no client -1"),
-        (("review", "run", "--client", "7"), "has no client 7"),
-        (("review", "run", "--client", "../0"), "invalid int value"),
+        (("audit", "run", "--client", "2"), "has no site 2; it has 0, 1"),
+        (("audit", "run", "--client", "-1"), "has no site -1"),
+        (("review", "run", "--client", "7"), "has no site 7"),
+        (("review", "run", "--client", "../0"), "has no site ../0"),
         (("run", "tiny.toml", "--labels", "none.parquet", "--out", "x"), "no corrected labels"),
     ],
 )
@@ -70,7 +70,7 @@ def test_bad_input_is_one_line(fedsift, run, arguments, said):
 
 def test_a_run_trains_on_corrected_labels(fedsift, run, tiny, empty_folder):
     weights = pd.read_parquet(empty_folder / run / "clients" / "0" / "weights.parquet")
-    table = pd.DataFrame({"client": 0, "index": weights["index"], "class": weights["true_label"]})
+    table = pd.DataFrame({"site": "0", "index": weights["index"], "class": weights["true_label"]})
     table["unusable"] = table["index"] == 3
     table.to_parquet("corrected.parquet")
     assert fedsift("run", tiny, "--labels", "corrected.parquet", "--out", "after").code == 0

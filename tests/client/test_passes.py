@@ -23,8 +23,8 @@ GN = CurvatureSettings("gauss-newton", 0.3)
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
-    monkeypatch.setattr("fedsift.client.passes.SMALLEST", 5)  # 12 samples: three unequal parts
-    monkeypatch.setattr("fedsift.client.passes.NUMBERS", 1)
+    monkeypatch.setattr("fedsift.problem.protocol.SMALLEST", 5)  # 12 samples: three unequal parts
+    monkeypatch.setattr("fedsift.problem.protocol.NUMBERS", 1)
 
 
 @pytest.fixture(scope="module")

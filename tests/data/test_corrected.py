@@ -21,7 +21,7 @@ def data():
 
 
 def table(*rows):
-    return pd.DataFrame(rows, columns=["client", "index", "class", "unusable"])
+    return pd.DataFrame(rows, columns=["site", "index", "class", "unusable"])
 
 
 def write(path, *rows):
@@ -50,7 +50,7 @@ def test_a_folder_is_all_its_files(data, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([(2, 0, 0, False)], "has client 2"),
+        ([(2, 0, 0, False)], "has the site 2"),
         ([(0, 3, 0, False)], "has an index above 2"),
         ([(0, -1, 0, False)], "below 0"),
         ([(0, 0, 3, False)], "a class outside 0 to 2"),
@@ -69,6 +69,6 @@ def test_files_that_are_none(data, tmp_path):
     (tmp_path / "x.parquet").write_text("no parquet")
     with pytest.raises(DataError, match="cannot be read"):
         apply_corrections(data, tmp_path / "x.parquet")
-    pd.DataFrame({"client": [0]}).to_parquet(tmp_path / "x.parquet")
+    pd.DataFrame({"site": [0]}).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(DataError, match="no column 'index'"):
         apply_corrections(data, tmp_path / "x.parquet")

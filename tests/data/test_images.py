@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fedsift.data.images import is_image, png
+from fedsift.data.images import png
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -20,8 +20,3 @@ def test_pillow_reads_the_same_pixels(channels):
 
 def test_a_flat_image_is_black():
     assert not np.asarray(Image.open(io.BytesIO(png(torch.full((1, 3, 3), 0.7))))).any()
-
-
-def test_rows_of_fields_are_no_images():
-    assert is_image(torch.zeros(2, 3, 4, 4))
-    assert not is_image(torch.zeros(2, 9))

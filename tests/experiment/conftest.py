@@ -36,13 +36,17 @@ def outcome() -> Callable[[Path], dict[str, Any]]:
         lines = (folder / "rounds.jsonl").read_text().splitlines()
         records = [{**json.loads(line), "seconds": None} for line in lines]
         tables = sorted(folder.glob("clients/*/weights.parquet"))
+        frames = {path.parent.name: pd.read_parquet(path) for path in tables}
         summary = json.loads((folder / "summary.json").read_text())
         return {
             "config": (folder / "config.toml").read_text(),
             "rounds": records,
             "summary": {**summary, "seconds": None},
             "model": (folder / "model.safetensors").read_bytes(),
-            "weights": {path.parent.name: pd.read_parquet(path).to_dict() for path in tables},
+            "weights": {
+                site: frame.assign(pred_probs=frame["pred_probs"].map(tuple)).to_dict()
+                for site, frame in frames.items()
+            },
         }
 
     return read

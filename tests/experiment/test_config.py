@@ -20,7 +20,7 @@ from fedsift.experiment.config import (
 )
 from fedsift.problem.curvature import CURVATURES
 
-COMMON = "run", "data", "model", "federation"
+COMMON = "run", "data", "files", "model", "federation"
 CONFIGS = [
     *(Config.of(method=method) for method in METHODS),
     Config.of().resolve(),
@@ -45,7 +45,7 @@ def test_toml_has_the_common_keys_and_those_of_the_method():
     ("name", "table"),
     [
         ("method", METHODS),
-        ("dataset", DATASETS),
+        ("dataset", [*DATASETS, "own"]),
         ("split", SPLITS),
         ("partition", ["auto", *PARTITIONS]),
         ("noise", NOISES),

@@ -165,7 +165,8 @@ def test_result_has_summary_series_and_differences(tmp_path, job):
     assert path == tmp_path / "results" / "some-run.json"
     records = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
     at = [records[3], records[5]]
-    assert result["series"] == {k: [r[k] for r in at] for k in ("round", "test_accuracy", "f1")}
+    shown = ("round", "test_accuracy", "weights_f1")
+    assert result["series"] == {k: [r[k] for r in at] for k in shown}
     summary = json.loads((folder / "summary.json").read_text())
     assert {key: result[key] for key in summary} == summary
     who = {"dataset": "digits", "split": "iid", "method": "iter-sketch", "seed": 0}

@@ -46,7 +46,7 @@ def test_summary_is_the_last_round_and_the_totals(tmp_path, tiny):
     summary = execute(tiny(rho=0.25, initial_weight=0.5), tmp_path).summary
     records = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
     last = records[-1]
-    for key in ("test_accuracy", "f1", "precision", "recall", "auc"):
+    for key in ("test_accuracy", "weights_f1", "weights_precision", "weights_auc"):
         assert summary[key] == last[key] is not None
     for key in ("bytes_up", "bytes_down", "exchanges"):
         assert summary[key] == sum(record[key] for record in records)
@@ -241,10 +241,10 @@ def test_resumed_run_is_unfinished_until_its_end(tmp_path, tiny):
     assert read_config(tmp_path).rounds == 6
 
 
-def test_resume_where_nothing_is_starts_anew(tmp_path, tiny, outcome):
-    execute(tiny(), tmp_path / "a")
-    execute(tiny(), tmp_path / "b", resume=True)
-    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
+def test_resume_where_nothing_is_is_refused_and_leaves_nothing(tmp_path, tiny):
+    with pytest.raises(InputError, match="holds no run to resume; start one without --resume"):
+        execute(tiny(), tmp_path / "b", resume=True)
+    assert not (tmp_path / "b").exists()
 
 
 def test_folder_that_holds_a_run_is_left_alone(tmp_path, tiny, outcome):

@@ -3,13 +3,12 @@
 import json
 import math
 
-import pandas as pd
 import pytest
 import torch
 
+from fedsift.audit import SiteRecord, read_record, sites_of
 from fedsift.errors import InputError
-from fedsift.experiment.run_folder import RunFolder, weights_table
-from fedsift.experiment.setup import from_config
+from fedsift.experiment.run_folder import RunFolder
 
 RECORDS = [{"round": 1, "loss": 0.5}, {"round": 2, "loss": 0.25}, {"round": 3, "loss": 0.125}]
 
@@ -63,16 +62,37 @@ def test_file_in_the_way_is_refused(tmp_path, tiny):
         RunFolder(tmp_path / "run").open(tiny())
 
 
-def test_weights_table_has_a_row_per_sample(tiny):
-    setup = from_config(tiny(initial_weight=0.25).resolve())
-    data = setup.data.clients[1]
-    expected = pd.DataFrame(
-        {
-            "index": range(20),
-            "label": data.labels.numpy(),
-            "weight": torch.full((20,), 0.25).numpy(),
-            "agreement": torch.full((20,), 0.25).numpy(),
-            "true_label": data.true_labels.numpy(),
-        }
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    probabilities = torch.tensor([[0.25, 0.75], [0.5, 0.5], [1.0, 0.0]])
+    record = SiteRecord(
+        "north",
+        torch.tensor([1, 0, 1]),
+        torch.tensor([0.5, 0.25, 1.0]),
+        probabilities,
+        ("a", "b", "ä"),
+        torch.tensor([0.1, 0.2, 0.3]),
+        torch.tensor([1, 1, 1]),
     )
-    pd.testing.assert_frame_equal(weights_table(setup, 1), expected)
+    record.write(tmp_path)
+    read = read_record(tmp_path, "north")
+    for name in ("labels", "weights", "probabilities", "agreement", "true_labels"):
+        assert torch.equal(getattr(read, name), getattr(record, name))
+    assert read.ids == record.ids
+    assert sites_of(tmp_path) == ["north"]
+
+
+def test_sites_are_in_the_order_of_their_numbers(tmp_path):
+    for site in ("10", "9", "north"):
+        (tmp_path / "clients" / site).mkdir(parents=True)
+        (tmp_path / "clients" / site / "weights.parquet").touch()
+    assert sites_of(tmp_path) == ["north", "9", "10"]
+    with pytest.raises(InputError, match="is not what a finished run leaves of a site"):
+        read_record(tmp_path, "9")
+
+
+def test_a_folder_in_use_is_refused(tmp_path):
+    with RunFolder(tmp_path).held(), pytest.raises(InputError, match="is in use by process"):
+        RunFolder(tmp_path).held().__enter__()
+    with RunFolder(tmp_path).held():
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -1,11 +1,14 @@
 """A user's own model at sites and in one process: the same choices, the same bits."""
 
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from fedsift.data import ClientData, FederatedData
+from fedsift.data.samples import Arrays, Samples
 from fedsift.experiment.loop import rounds
 from fedsift.experiment.server_run import OwnServer, execute_remotely
 from fedsift.experiment.setup import from_data
@@ -13,6 +16,7 @@ from fedsift.federation import LocalFederation, RemoteFederation
 from fedsift.federation.remote import RawReply, Timeouts
 from fedsift.randomness import generator
 from fedsift.site.host import Host, SiteData
+from fedsift.site.result import Origin
 from tiny import tiny_config
 from zoo import CLASSES, ZOO
 
@@ -35,9 +39,13 @@ class Sites:
         return [RawReply(i, self.hosts[self.sent[i][0]].handle(self.sent[i][1])) for i in ids]
 
 
+def samples(inputs, labels):
+    return Samples("a test", Arrays(inputs), tuple(str(n) for n in labels.tolist()))
+
+
 @pytest.mark.parametrize("method", ["single-loop", "non-iter"])
 @pytest.mark.parametrize("name", ["lenet with view", "vit", "lstm", "embedding bag"])
-def test_remote_is_local(tmp_path, name, method):
+def test_remote_is_local(tmp_path, monkeypatch, name, method):
     kind, random = ZOO[name], generator(3, "parity")
     pairs = [(kind.inputs(n, random), torch.arange(n) % CLASSES) for n in (7, 9, 6)]
     usual = {"clients": 2, "rounds": 2, "head_start": 2, "seed": 1}
@@ -48,12 +56,12 @@ def test_remote_is_local(tmp_path, name, method):
     alone = LocalFederation(setup.federation.clients.values(), pool=False)
     here = list(rounds(replace(setup, federation=alone), setup.initial_state(), 0))
 
-    def module(_name, _classes, _seed):
-        return kind.model()
-
-    hosts = [Host(SiteData(m, module, *pairs[m], tmp_path / str(m))) for m in range(2)]
+    monkeypatch.setitem(sys.modules, "own_model", SimpleNamespace(make=kind.model))
+    sites = [samples(*pair) for pair in pairs]
+    origin = Origin(model="own_model:make")
+    hosts = [Host(SiteData(m, sites[m], tmp_path / str(m), origin)) for m in range(2)]
     federation = RemoteFederation(Sites(hosts), "run", Timeouts(reply=0.1, connect=0.1, poll=0.05))
-    own = OwnServer(pairs[2], pairs[2], module, own_model=True)
+    own = OwnServer(sites[2], None, {"model": "own_model:make"})
     there = execute_remotely(config, tmp_path / "out", federation, own=own)
     assert torch.equal(there.state.y, here[-1].state.y)
     assert hosts[0]._runs["run"].model.modes == kind.modes

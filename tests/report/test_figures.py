@@ -65,7 +65,7 @@ def test_the_oracle_is_dashed_in_the_colour_of_the_text(make_run):
 
 
 def test_a_method_keeps_its_colour_whatever_it_is_drawn_with(make_run):
-    columns = {"f1": [0.1, 0.2], "validation_loss": [2, 1], "residual": [1, 0.1]}
+    columns = {"weights_f1": [0.1, 0.2], "validation_loss": [2, 1], "residual": [1, 0.1]}
     folder = make_run("single-loop", 0.5, 0.6, rounds=columns)
     alone, together = drawn(folder), drawn(folder, make_run("mine", 0.1, 0.2))
 

@@ -67,7 +67,7 @@ class Page(HTMLParser):
 def demo(make_run):
     """Three runs with all that a run folder can hold."""
     columns = {
-        "f1": [0.5, 0.9],
+        "weights_f1": [0.5, 0.9],
         "validation_loss": [2.0, 1.0],
         "residual": [0.5, 0.1],
         "bytes_up": [1_000_000, 500_000],

@@ -23,12 +23,12 @@ def add(tmp_path):
             "seed": seed,
             "rounds": rounds[-1],
             "test_accuracy": accuracy[-1],
-            "f1": f1[-1],
+            "weights_f1": f1[-1],
             "bytes_up": 2_000_000,
             "bytes_down": 5_500_000,
             "exchanges": 3,
             "config": config | more,
-            "series": {"round": rounds, "test_accuracy": accuracy, "f1": f1},
+            "series": {"round": rounds, "test_accuracy": accuracy, "weights_f1": f1},
         }
         name = f"{dataset}-{split}-{method}-{rate}-{seed}.json"
         (tmp_path / name).write_text(json.dumps(result))

@@ -36,7 +36,7 @@ def test_a_last_line_that_was_cut_off_is_ignored(make_run):
     assert len(load_run(folder).rounds) == 3
 
 
-@pytest.mark.parametrize("broken", ['{"round": 2, "tes\n', "[1]\n", '{"f1": "high"}\n'])
+@pytest.mark.parametrize("broken", ['{"round": 2, "tes\n', "[1]\n", '{"weights_f1": "high"}\n'])
 def test_a_broken_line_is_named(make_run, broken):
     path = make_run("fedavg", 0.5) / "rounds.jsonl"
     path.write_text(path.read_text() + broken)
@@ -51,7 +51,7 @@ def test_null_absent_and_infinite_numbers_are_missing(make_run):
     rounds = load_run(folder).rounds
 
     assert rounds["test_accuracy"].isna().tolist() == [True, False]
-    assert rounds[["residual", "f1"]].isna().all(axis=None)
+    assert rounds[["residual", "weights_f1"]].isna().all(axis=None)
 
 
 def test_a_round_repeated_by_a_resumed_run_counts_once(make_run):

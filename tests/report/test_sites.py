@@ -18,7 +18,7 @@ WEIGHTS = {"index": [0, 1], "label": [0, 1], "weight": [0.1, 0.9], "true_label":
 
 def write_audit(folder, client, label="cat", image=PICTURE, score=0.1):
     shares = {"estimate": 0.4, "low": 0.3, "high": 0.5}
-    suspect = {"index": 0, "label": label, "suggested_label": "dog", "score": score}
+    suspect = {"index": 0, "given_label": label, "predicted_label": "dog", "label_score": score}
     audit = {
         "summary": {"samples": 2, "flagged": 1, "wrong": shares},
         "gallery": [{**suspect, "confidence": 0.9, "image": image}],

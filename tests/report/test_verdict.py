@@ -111,13 +111,13 @@ def test_seeds_are_averaged(make_run):
 
 def test_an_unfinished_run_is_not_reported_as_ended(make_run):
     runs = (
-        make_run("single-loop", 0.5, 0.6, rounds={"f1": [0.1, 0.2]}, finished=False),
+        make_run("single-loop", 0.5, 0.6, rounds={"weights_f1": [0.1, 0.2]}, finished=False),
         make_run("fedavg", 0.7, 0.75, 0.8),
     )
 
     assert said(*runs) == [
         "single-loop stands at 60.0 % test accuracy with 2 rounds done (unfinished); "
-        "fedavg ends at 80.0 % after 3 rounds. It finds mislabelled samples with F1 0.20."
+        "fedavg ends at 80.0 % after 3 rounds. Flagged labels are scored when the run has ended."
     ]
 
 

@@ -12,6 +12,8 @@ from fedsift.algorithms import Server, ServerState
 from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client, ClientState
 from fedsift.compress import wire
+from fedsift.data.samples import Arrays, Samples
+from fedsift.data.schema import Schema
 from fedsift.experiment.config import Config
 from fedsift.federation import LocalFederation
 from fedsift.federation.encoding import ENVELOPE, REQUEST_ID, RequestId, encode_request
@@ -19,13 +21,21 @@ from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.keys import BuildContext
 from fedsift.messages import Reply, Request
 from fedsift.problem import FlatModel, LabelledBatch, Reweighting
+from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
 from fedsift.site.host import SiteData
-from fedsift.site.sources import load_model
 
 CONFIG = Config.of(method="single-loop", compressor="topk", rate=5.0, batch_size=4, seed=5)
 BOOTSTRAP = CONFIG.value("bootstrap")
 ROUNDS = 6
+NAMES = ("a", "b", "c")
+
+
+def samples_of(inputs: torch.Tensor, labels: torch.Tensor) -> Samples:
+    return Samples("the test", Arrays(inputs), tuple(NAMES[n] for n in labels.tolist()))
+
+
+SCHEMA = Schema.fit(samples_of(torch.randn(3, 4), torch.arange(3)))
 
 
 class Recorder(LocalFederation):
@@ -48,7 +58,8 @@ class Case:
     def hello(self, next_round=0, **changes):
         settings = {"seed": 5, "l2": CONFIG.l2, "initial_weight": 1.0, "parameters": 15}
         settings["bootstrap"] = BOOTSTRAP
-        settings |= {"classes": 3, "model": "linear", "attempt": str(next(self.attempts))}
+        settings |= {"model": "linear", "attempt": str(next(self.attempts))}
+        settings["schema"] = SCHEMA.to_json()
         request_id = RequestId("run", next_round, 0, HELLO)
         envelope = wire.encode({**settings, **changes, "next_round": next_round})
         return {ENVELOPE: envelope, REQUEST_ID: request_id.encode()}
@@ -60,8 +71,7 @@ class Case:
 
     def close(self, share_summary=True):
         """Return the end of the run, with the model of its last round."""
-        closing = {"class_names": '["a", "b", "c"]', "calibration": "{}"}
-        closing["share_summary"] = share_summary
+        closing = {"calibration": "{}", "share_summary": share_summary}
         y = self.rounds[-1][0].array("y")
         request_id = RequestId("run", ROUNDS, 0, CLOSE)
         return {
@@ -75,12 +85,12 @@ class Case:
 def case(tmp_path):
     inputs = torch.randn(12, 4, generator=generator(0, "inputs"))
     labels = torch.randint(3, (12,), generator=generator(0, "labels"))
-    module = load_model("auto", (4,))
-    problem = Reweighting(FlatModel(module("linear", 3, 0)), l2=CONFIG.l2, bootstrap=BOOTSTRAP)
+    model = FlatModel(build_model("linear", (4,), 3, 0))
+    problem = Reweighting(model, l2=CONFIG.l2, bootstrap=BOOTSTRAP)
     batch = LabelledBatch.of(inputs, labels)
     federation = Recorder([Client(0, problem, batch, 5)], pool=False)
     algorithm = METHODS[CONFIG.method].build(CONFIG.settings, BuildContext(15, CONFIG.seed))
     state = ServerState(problem.model.initial())
     for k in range(ROUNDS):
         _, state = algorithm.round(federation, Server(problem, batch, seed=5), state, k)
-    return Case(SiteData(0, module, inputs, labels, tmp_path / "site"), federation.kept)
+    return Case(SiteData(0, samples_of(inputs, labels), tmp_path / "site"), federation.kept)

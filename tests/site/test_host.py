@@ -7,9 +7,17 @@ import pytest
 import torch
 
 from fedsift.compress import wire
+from fedsift.data.samples import Arrays, Samples
+from fedsift.data.schema import Schema
 from fedsift.federation.encoding import ENVELOPE, REQUEST_ID, RequestId, decode_reply
 from fedsift.site.host import Host
 from fedsift.site.journal import Journal
+
+NAMES = ("a", "b", "c")
+
+
+def two_classes() -> Schema:
+    return Schema.fit(Samples("the server", Arrays(torch.zeros(2, 4)), NAMES[:2]))
 
 
 def same(parts, reply):
@@ -77,7 +85,7 @@ def test_a_resumed_server_finds_the_site_where_it_was(case):
     for k in range(4):
         host.handle(case.step(k))
     welcome = decode_reply(host.handle(case.hello(next_round=2)))
-    assert welcome.scalars == {"v_version": 2}
+    assert welcome.scalars == {"name": "0", "v_version": 2}
     assert same(host.handle(case.step(2)), case.rounds[2][1])
 
 
@@ -106,7 +114,7 @@ def test_the_weights_are_in_the_site_s_own_folder_and_in_no_reply(case):
     path = case.site_data.folder / "run" / "clients" / "0" / "weights.parquet"
     table = pd.read_parquet(path)
     assert torch.equal(torch.tensor(table["weight"].to_numpy()), case.rounds[0][2].average)
-    assert table["label"].tolist() == case.site_data.labels.tolist()
+    assert [NAMES[n] for n in table["label"]] == list(case.site_data.samples.labels)
     assert path.stat().st_mode & 0o077 == 0
     assert [sorted(a) for a in replies] == [
         [".about", ".envelope", "product", "update"],
@@ -118,8 +126,10 @@ def test_the_weights_are_in_the_site_s_own_folder_and_in_no_reply(case):
     ("changes", "sentence"),
     [
         ({"parameters": 16}, "has 15 parameters and the server's has 16"),
-        ({"classes": 2, "parameters": 10}, "labels must be between 0 and 1"),
-        ({"model": "shell"}, "the server uses a model of its own"),
+        ({"schema": two_classes().to_json(), "parameters": 10}, "has labels that are no class"),
+        ({"schema": "{}"}, "the schema"),
+        ({"model": "shell"}, "there is no model 'shell'"),
+        ({"model": ""}, "the server uses a model of its own"),
     ],
 )
 def test_an_opening_that_does_not_fit_is_refused(case, changes, sentence):

@@ -32,7 +32,8 @@ def folder(case, client_app):
     """A site's folder as `fedsift join` leaves it; its process is terminated after the test."""
     folder = case.site_data.folder
     folder.mkdir()
-    np.savez(folder / "data.npz", inputs=case.site_data.inputs, labels=case.site_data.labels)
+    samples = case.site_data.samples
+    np.savez(folder / "data.npz", inputs=samples.content.inputs, labels=list(samples.labels))
     command = [sys.executable, "-m", "fedsift", "site", "--folder", str(folder), "--client", "0"]
     command += ["--data", str(folder / "data.npz")]
     (folder / "site.json").write_text(json.dumps({"command": command, "cwd": str(folder)}))

@@ -2,7 +2,8 @@
 
 from fedsift.audit.calibration import Calibration
 from fedsift.audit.exports import SUFFIXES, write_issues
-from fedsift.audit.issues import THRESHOLD, label_issues
+from fedsift.audit.issues import THRESHOLD
+from fedsift.audit.record import SiteRecord, read_record, sites_of
 from fedsift.audit.site import SiteAudit, audit_site
 from fedsift.audit.summary import SiteSummary
 
@@ -11,8 +12,10 @@ __all__ = [
     "THRESHOLD",
     "Calibration",
     "SiteAudit",
+    "SiteRecord",
     "SiteSummary",
     "audit_site",
-    "label_issues",
+    "read_record",
+    "sites_of",
     "write_issues",
 ]

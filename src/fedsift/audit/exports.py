@@ -19,9 +19,10 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import pandas as pd
-from torch import Tensor
 
-from fedsift.data.images import data_uri, is_image
+from fedsift.audit.site import SiteAudit
+from fedsift.data.images import as_uri
+from fedsift.data.samples import Content
 from fedsift.errors import InputError
 from fedsift.files import write_atomically, write_text
 
@@ -34,21 +35,15 @@ SUFFIXES = {
 }
 
 
-def write_issues(
-    table: pd.DataFrame,
-    path: Path,
-    form: str,
-    inputs: Tensor,
-    class_names: Sequence[str],
-    version: str = "fedsift",
-) -> list[Path]:
-    """Write a table of issues in one of the formats; return the files."""
+def write_issues(audit: SiteAudit, path: Path, form: str, version: str = "fedsift") -> list[Path]:
+    """Write a site's issues in one of the formats; return the files."""
+    table = audit.table
     if form == "label-studio":
         flagged = table[table["is_label_issue"]]
-        tasks = [label_studio_task(row, inputs, version) for row in _records(flagged)]
+        tasks = [label_studio_task(row, audit.content, version) for row in _records(flagged)]
         write_text(path, json.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
         config = path.with_name(path.name.removesuffix(".json") + ".xml")
-        write_text(config, labelling_config(inputs, class_names))
+        write_text(config, labelling_config(audit.content, audit.class_names))
         return [path, config]
     writers: dict[str, Callable[[Path], object]] = {
         "csv": partial(table.to_csv, index=False),
@@ -61,36 +56,34 @@ def write_issues(
     return [path]
 
 
-def label_studio_task(row: dict[str, Any], inputs: Tensor, version: str) -> dict[str, Any]:
+def label_studio_task(row: dict[str, Any], content: Content, version: str) -> dict[str, Any]:
     """Return one task with its prediction."""
-    sample = inputs[row["index"]]
-    shown = {"image": data_uri(sample)} if is_image(inputs) else {"row": fields(sample)}
+    picture = content.picture(row["index"])
+    shown: dict[str, Any] = (
+        {"row": content.fields(row["index"])} if picture is None else {"image": as_uri(picture)}
+    )
     choice = {
         "id": f"suggestion-{row['index']}",
         "from_name": FROM_NAME,
         "to_name": TO_NAME,
         "type": "choices",
-        "value": {"choices": [str(row["suggested_label"])]},
+        "value": {"choices": [str(row["predicted_label"])]},
     }
     prediction = {"model_version": version, "score": row["confidence"], "result": [choice]}
     return {"data": {**shown, **row}, "predictions": [prediction]}
 
 
-def labelling_config(inputs: Tensor, class_names: Sequence[str]) -> str:
+def labelling_config(content: Content, class_names: Sequence[str]) -> str:
     """Return the labelling configuration, in Label Studio's XML."""
-    tag, value = ("Image", "$image") if is_image(inputs) else ("Table", "$row")
+    drawn = len(content) > 0 and content.picture(0) is not None
+    tag, value = ("Image", "$image") if drawn else ("Table", "$row")
     choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in class_names)
     return (
         f'<View>\n  <{tag} name="{TO_NAME}" value="{value}"/>\n'
-        f'  <Text name="given" value="given label: $label, score: $score"/>\n'
+        f'  <Text name="given" value="given label: $given_label, score: $label_score"/>\n'
         f'  <Choices name="{FROM_NAME}" toName="{TO_NAME}" choice="single">\n{choices}\n'
         "  </Choices>\n</View>\n"
     )
-
-
-def fields(sample: Tensor) -> dict[str, float]:
-    """Return a row of fields by number."""
-    return {str(i): round(float(v), 6) for i, v in enumerate(sample.flatten())}
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

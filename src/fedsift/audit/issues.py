@@ -1,15 +1,19 @@
-"""From a trained model and weights to label issues: one row per sample of one client, worst first.
+"""From a trained model and weights to label issues: one row per sample of one site, worst first.
 
 | column           | meaning                                                                      |
 |------------------|------------------------------------------------------------------------------|
-| index            | position of the sample at its client                                         |
-| id               | its file name or id, where the data has one                                  |
-| label            | the given label                                                              |
+| site             | the site's name                                                              |
+| index            | position of the sample at its site                                           |
+| id               | what its owner calls it: a file name, a number                               |
+| given_label      | the label that it has                                                        |
+| predicted_label  | of an issue the most probable other class, else the given label              |
+| label_score      | probability that the label is right: 0 surely wrong, 1 surely right          |
+| is_label_issue   | label_score below 0.5: more probably wrong than right                        |
+| confidence       | the probability of the predicted label                                       |
 | weight           | learned weight in [0, 1]; low is bad                                         |
-| score            | probability that the label is right: 0 surely wrong, 1 surely right          |
-| is_label_issue   | score below 0.5: more probably wrong than right                              |
-| suggested_label  | of an issue the most probable other class, else the label itself             |
-| confidence       | the probability of the suggestion                                            |
+
+``given_label``, ``predicted_label``, ``label_score`` and ``is_label_issue`` are the names that
+cleanlab's Datalab uses.
 """
 
 from __future__ import annotations
@@ -18,70 +22,51 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-from torch import Tensor
 
 from fedsift.audit.calibration import Calibration, Posterior, posterior
-from fedsift.errors import DataError
+from fedsift.audit.record import SiteRecord
 
 THRESHOLD = 0.5
-COLUMNS = ("index", "label", "weight", "score", "is_label_issue", "suggested_label", "confidence")
+COLUMNS = (
+    *("site", "index", "id", "given_label", "predicted_label"),
+    *("label_score", "is_label_issue", "confidence", "weight"),
+)
 
 
-def label_issues(
-    labels: Tensor,
-    weights: Tensor,
-    probabilities: Tensor,
-    calibration: Calibration | None = None,
-    *,
-    class_names: Sequence[str] | None = None,
-    ids: Sequence[Any] | None = None,
-) -> pd.DataFrame:
-    """Return every sample of a client, the most suspicious first."""
-    return issue_table(
-        labels,
-        weights,
-        label_posterior(labels, probabilities, calibration or Calibration()),
-        class_names,
-        ids,
-    )
+def label_posterior(record: SiteRecord, calibration: Calibration) -> Posterior:
+    """Return the posterior of a site's labels."""
+    return posterior(record.probabilities.double().numpy(), record.labels.numpy(), calibration)
 
 
-def label_posterior(labels: Tensor, probabilities: Tensor, calibration: Calibration) -> Posterior:
-    """Return the posterior of a client's labels, given the model's probabilities."""
-    return posterior(probabilities.double().numpy(), labels.numpy(), calibration)
-
-
-def issue_table(
-    labels: Tensor,
-    weights: Tensor,
-    belief: Posterior,
-    class_names: Sequence[str] | None = None,
-    ids: Sequence[Any] | None = None,
-) -> pd.DataFrame:
-    """Return the table; labels are class names where these are given, else numbers."""
-    if ids is not None and len(ids) != len(labels):
-        raise DataError(
-            f"there are {len(ids)} ids for {len(labels)} samples; give one id per sample"
-        )
-    given, right = labels.numpy(), belief.right
+def issue_table(record: SiteRecord, belief: Posterior, class_names: Sequence[str]) -> pd.DataFrame:
+    """Return the table; a class that is named by its own number appears as that number."""
+    given, right = record.labels.numpy(), belief.right
     flagged, every = right < THRESHOLD, np.arange(len(given))
     others = belief.classes.copy()
     others[every, given] = -1.0
-    suggested = np.where(flagged, others.argmax(axis=1), given)
-    named = {"label": given, "suggested_label": suggested}
-    if class_names is not None:
-        named = {key: np.array(class_names, dtype=object)[v] for key, v in named.items()}
+    predicted = np.where(flagged, others.argmax(axis=1), given)
+    shown = class_values(class_names)
     table = pd.DataFrame(
         {
+            "site": record.site,
             "index": every,
-            **({} if ids is None else {"id": list(ids)}),
-            "label": named["label"],
-            "weight": weights.numpy(),
-            "score": right,
+            "id": record.names,
+            "given_label": shown[given],
+            "predicted_label": shown[predicted],
+            "label_score": right,
             "is_label_issue": flagged,
-            "suggested_label": named["suggested_label"],
-            "confidence": belief.classes[every, suggested],
+            "confidence": belief.classes[every, predicted],
+            "weight": record.weights.numpy(),
         }
     )
-    return table.sort_values(["score", "weight", "index"], ignore_index=True)
+    return table.sort_values(["label_score", "weight", "index"], ignore_index=True)
+
+
+def class_values(class_names: Sequence[str]) -> npt.NDArray[Any]:
+    """Return what stands for each class in a table."""
+    numbers = [str(n) for n in range(len(class_names))]
+    if list(class_names) == numbers:
+        return np.arange(len(class_names))
+    return np.array(class_names, dtype=object)

@@ -2,57 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from torch import Tensor
 
 from fedsift.audit.calibration import Calibration
 from fedsift.audit.issues import issue_table, label_posterior
+from fedsift.audit.record import SiteRecord
 from fedsift.audit.summary import SiteSummary, summarise
-from fedsift.data.images import data_uri, is_image
+from fedsift.data.images import as_uri
+from fedsift.data.samples import Content
+from fedsift.files import write_text
 
 GALLERY = 24
 
 
 @dataclass(frozen=True, eq=False)
 class SiteAudit:
-    """What is known of a site's labels; only the site itself may see it."""
+    """What is known of a site's labels; only the site itself may see it.
 
-    client: int
-    inputs: Tensor
-    labels: Tensor
+    ``load`` reads the samples themselves, which only pictures and raw values need.
+    """
+
+    record: SiteRecord
     class_names: tuple[str, ...]
     table: pd.DataFrame
     summary: SiteSummary
+    load: Callable[[], Content]
+
+    @property
+    def site(self) -> str:
+        """The site's name."""
+        return self.record.site
+
+    @cached_property
+    def content(self) -> Content:
+        """The samples, read when they are first asked for."""
+        return self.load()
 
     def gallery(self, count: int = GALLERY) -> list[dict[str, Any]]:
         """Return the worst labels as pictures; nothing where samples are not images."""
-        if not is_image(self.inputs):
-            return []
         worst = self.table[self.table["is_label_issue"]].head(count)
-        columns = ("index", "label", "suggested_label", "score", "confidence")
-        rows = zip(*(worst[name].tolist() for name in columns), strict=True)
-        return [
-            {**dict(zip(columns, row, strict=True)), "image": data_uri(self.inputs[row[0]])}
-            for row in rows
-        ]
+        columns = ("index", "id", "given_label", "predicted_label", "label_score", "confidence")
+        shown = []
+        for row in zip(*(worst[name].tolist() for name in columns), strict=True):
+            if (picture := self.content.picture(row[0])) is None:
+                return []
+            shown.append({**dict(zip(columns, row, strict=True)), "image": as_uri(picture)})
+        return shown
+
+    def write(self, folder: Path) -> None:
+        """Write the site's own file into the folder of a run."""
+        own = {"summary": self.summary.to_json(), "gallery": self.gallery()}
+        text = json.dumps(own, ensure_ascii=False, indent=1)
+        write_text(folder / "clients" / self.site / "audit.json", text + "\n")
 
 
 def audit_site(
-    client: int,
-    inputs: Tensor,
-    labels: Tensor,
-    weights: Tensor,
-    probabilities: Tensor,
+    record: SiteRecord,
     calibration: Calibration,
     class_names: Sequence[str],
-    ids: Sequence[Any] | None = None,
+    load: Callable[[], Content],
 ) -> SiteAudit:
-    """Audit a site, given the trained model's probabilities for its samples."""
-    posterior = label_posterior(labels, probabilities, calibration)
-    table = issue_table(labels, weights, posterior, class_names, ids)
-    summary = summarise(labels, weights, posterior, class_names)
-    return SiteAudit(client, inputs, labels, tuple(class_names), table, summary)
+    """Audit a site."""
+    belief = label_posterior(record, calibration)
+    table = issue_table(record, belief, class_names)
+    summary = summarise(record.labels, record.weights, belief, class_names)
+    return SiteAudit(record, tuple(class_names), table, summary, load)

@@ -19,8 +19,9 @@ examples:
   fedsift audit runs/digits-single-loop-0 --client 3 --format parquet --out site-3
   fedsift audit runs/digits-single-loop-0 --client 3 --format label-studio
 
-columns: index and id of the sample, its label, the learned weight, score (probability that the
-label is right), is_label_issue (score below 0.5), suggested_label and its confidence; worst first.
+columns: site, index and id of the sample, given_label, predicted_label, label_score (probability
+that the given label is right), is_label_issue (score below 0.5), confidence of the predicted
+label, learned weight; worst first. cleanlab's Datalab uses the same names.
 Label Studio gets the samples with an issue, and a labelling configuration beside the tasks.
 """
 
@@ -35,7 +36,7 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
-    parser.add_argument("--client", type=int, metavar="ID", help="one site (default: all)")
+    parser.add_argument("--client", metavar="NAME", help="one site (default: all)")
     parser.add_argument(
         "--format",
         choices=tuple(SUFFIXES),
@@ -44,7 +45,7 @@ def add(commands: Any) -> None:
         help=f"{', '.join(SUFFIXES)} (default: %(default)s)",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to write (default: RUN/clients/ID)"
+        "--out", type=Path, metavar="DIR", help="where to write (default: RUN/clients/NAME)"
     )
     parser.set_defaults(handler=handle)
 
@@ -52,15 +53,14 @@ def add(commands: Any) -> None:
 def handle(options: argparse.Namespace) -> int:
     """Write the issues and print a summary per site."""
     run = open_audit(options.run)
-    clients = run.clients if options.client is None else [options.client]
-    audits = [run.audit(client) for client in clients or [0]]
+    sites = run.sites if options.client is None else [options.client]
+    audits = [run.audit(site) for site in sites or ["0"]]
     files = []
     for audit in audits:
-        folder = options.out or options.run / "clients" / str(audit.client)
-        name = f"issues{'' if options.out is None else f'-{audit.client}'}"
+        folder = options.out or options.run / "clients" / audit.site
+        name = f"issues{'' if options.out is None else f'-{audit.site}'}"
         path = folder / f"{name}{SUFFIXES[options.format]}"
-        samples = audit.inputs, audit.class_names
-        files += write_issues(audit.table, path, options.format, *samples)
+        files += write_issues(audit, path, options.format)
     _print(audits)
     for file in files:
         print(file)
@@ -78,7 +78,7 @@ def _print(audits: list[SiteAudit]) -> None:
         share = summary.wrong
         pairs = [f"{p.label}: {p.truth} ({p.expected:.0f})" for p in summary.confused[:3]]
         table.add_row(
-            str(audit.client),
+            audit.site,
             str(summary.samples),
             str(summary.flagged),
             f"{100 * share.estimate:.1f} % ({100 * share.low:.0f} to {100 * share.high:.0f})",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +11,45 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fedsift.data import available, info, load, lookup
+from fedsift.cli.reading import EXAMPLES as FILES
+from fedsift.cli.reading import add_reading, reading
+from fedsift.data import DATASETS, available, info, load, lookup
+from fedsift.data.sources import describe, is_readable, read
 
-EXAMPLES = """\
+EXAMPLES = (
+    """\
 examples:
   fedsift data list                all datasets and where each would be read from
   fedsift data info mnist          its rows, columns and classes
   fedsift data prepare femnist     download it before a run needs it
+  fedsift data info table.csv --label-column diagnosis --id-column patient
+                                   what your own file would be read as
 
 Datasets of the Hugging Face hub are read from the folder FEDSIFT_DATA if that variable is set
 (FEDSIFT_DATA/ylecun/mnist/train.parquet, ...); otherwise they are downloaded once into the hub's
 own cache.
+
 """
+    + FILES
+)
 
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "data",
-        description="List the built-in datasets, show what is in one, or download it.",
+        description="List the built-in datasets, show what is in one or in your own file, or "
+        "download a dataset.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "action", choices=("list", "info", "prepare"), help="what to do; see the examples"
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a dataset; for info and prepare")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="a dataset; for info also a file or folder"
+    )
+    add_reading(parser)
     parser.set_defaults(handler=handle, error=parser.error)
 
 
@@ -44,7 +58,10 @@ def handle(options: argparse.Namespace) -> int:
     if options.action == "list":
         _list()
     elif options.name is None:
-        options.error(f"{options.action} needs the name of a dataset")
+        also = " or a file" if options.action == "info" else ""
+        options.error(f"{options.action} needs the name of a dataset{also}")
+    elif options.action == "info" and _is_file(options.name):
+        _info_of_file(options)
     elif options.action == "info":
         _info(options.name)
     else:
@@ -62,6 +79,19 @@ def _list() -> None:
         where = row.where if row.where == "embedded" else f"{row.where}: {row.location}"
         table.add_row(row.name, str(row.classes), shape, row.description, where)
     Console(highlight=False, markup=False).print(table)
+
+
+def _is_file(name: str) -> bool:
+    return name not in DATASETS and is_readable(name)
+
+
+def _info_of_file(options: argparse.Namespace) -> None:
+    sys.path.insert(0, str(Path.cwd()))  # for module:function
+    lines = describe(read(options.name, reading(options)))
+    print(options.name)
+    width = max(len(title) for title, _ in lines)
+    for title, text in lines:
+        print(f"  {title:<{width}}  {text}")
 
 
 def _info(name: str) -> None:

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from fedsift.cli.progress import progress
 from fedsift.cli.table import print_table
 from fedsift.experiment.config import Config
+from fedsift.experiment.progress import progress
 from fedsift.experiment.run import execute, read_config
 from fedsift.report import write_report
 

@@ -24,7 +24,7 @@ COMMANDS = {
     "audit": "the labels that are probably wrong, with a score and a suggestion",
     "review": "go through the suspicious labels of a site on a local web page",
     "reproduce": "the paper's experiments: runs, figures, tables",
-    "data": "list, describe or download the built-in datasets",
+    "data": "the built-in datasets, and what your own file would be read as",
     "keys": "a development CA, the server's certificate, a key per site",
     "server": "the server of a real federation, with TLS and authentication of the sites",
     "join": "take part in a real federation with a site's own data",

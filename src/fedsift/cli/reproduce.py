@@ -12,10 +12,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fedsift.cli.progress import progress
 from fedsift.errors import InputError, RunError
 from fedsift.experiment.config import parse_setting
 from fedsift.experiment.paper_grid import FIGURES, SCALES, Job, data_for, plan
+from fedsift.experiment.progress import progress
 from fedsift.experiment.reproduce import progress_of, run_once
 from fedsift.experiment.theory import write_theory
 from fedsift.report.paper_figures import select, write_figure

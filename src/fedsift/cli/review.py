@@ -18,8 +18,8 @@ examples:
   fedsift review runs/digits-single-loop-0 --client 3 --port 8123 --no-browser
 
 The page is served on this machine only, to a browser that has the token in the address. Decisions
-are saved at once in RUN/clients/ID/decisions.jsonl; `Export labels` writes corrected.parquet there,
-and `fedsift run --labels RUN/clients/ID/corrected.parquet` trains on it.
+are saved at once in RUN/clients/NAME/decisions.jsonl; `Export labels` writes corrected.parquet
+there, and `fedsift run --labels RUN/clients/NAME/corrected.parquet` trains on it.
 Needs the extra: pip install 'fedsift[review]'.
 """
 
@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
-    parser.add_argument("--client", type=int, required=True, metavar="ID", help="the site")
+    parser.add_argument("--client", required=True, metavar="NAME", help="the site")
     parser.add_argument(
         "--port", type=int, default=0, metavar="N", help="port (default: any free one)"
     )
@@ -51,7 +51,7 @@ def handle(options: argparse.Namespace) -> int:
     from fedsift.audit.review.server import serve  # noqa: PLC0415 - of the extra
 
     audit = open_audit(options.run).audit(options.client)
-    folder = options.run / "clients" / str(options.client)
+    folder = options.run / "clients" / audit.site
 
     def announce(address: str) -> None:
         print(f"{audit.summary.flagged} suspicious labels; stop with Ctrl-C\n{address}", flush=True)

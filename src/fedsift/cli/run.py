@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import tomli_w
 
 from fedsift.algorithms.registry import METHODS
-from fedsift.cli.progress import progress
+from fedsift.cli.own import add_classes, add_encoder, reading_keys
+from fedsift.cli.reading import add_reading
 from fedsift.cli.table import print_table
 from fedsift.data import DATASETS
-from fedsift.experiment.common_keys import RunKeys
+from fedsift.experiment.common_keys import OWN, RunKeys
 from fedsift.experiment.config import (
     Config,
     change,
@@ -24,7 +26,10 @@ from fedsift.experiment.config import (
     parse_setting,
     read_toml,
 )
+from fedsift.experiment.own_data import absolute
+from fedsift.experiment.progress import progress
 from fedsift.experiment.run import execute, read_config
+from fedsift.experiment.setup import Setup, from_config
 from fedsift.report import write_report
 
 EXAMPLES = """\
@@ -35,6 +40,9 @@ examples:
   fedsift run                                  single-loop on the embedded digits
   fedsift run --dataset mnist --method iter-topk --set rate=100 --out runs/topk
   fedsift run --out runs/topk --resume         continue after a crash
+  fedsift run --site north=a.csv --site south=b.csv --validation clean.csv \\
+      --label-column diagnosis --id-column patient --out runs/own
+  fedsift run --site a=photos/a --site b=photos/b --validation photos/clean --model net:make
   fedsift run --out runs/topk --resume --set rounds=200
   fedsift run --keys iter-topk                 every key of a method, its default and meaning
   fedsift run --keys > experiment.toml         the keys of single-loop, as a file to edit
@@ -57,6 +65,20 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--dataset", metavar="NAME", help=", ".join(DATASETS))
     parser.add_argument("--method", metavar="NAME", help="see below")
+    files = parser.add_argument_group("your own files", "in place of a dataset")
+    files.add_argument(
+        "--site",
+        action="append",
+        default=[],
+        metavar="NAME=DATA",
+        help="a site's name and its file, folder or module:function; once per site",
+    )
+    files.add_argument("--validation", metavar="DATA", help="clean samples")
+    files.add_argument("--test", metavar="DATA", help="test samples (default: none)")
+    add_reading(parser)
+    add_classes(files)
+    files.add_argument("--model", metavar="WHAT", help="a model's name, or module:function")
+    add_encoder(files)
     parser.add_argument(
         "--set",
         action="append",
@@ -88,7 +110,7 @@ def handle(options: argparse.Namespace) -> int:
         return 0
     config, out = configuration(options)
     with progress(config.method, config.rounds) as observe:
-        finished = execute(config, out, resume=options.resume, observe=observe)
+        finished = execute(config, out, resume=options.resume, observe=observe, build=_build_aloud)
     report = write_report([out], out / "report.html")
     print_table([finished.summary])
     print(f"run folder: {out}\nreport:     {report}")
@@ -102,6 +124,7 @@ def configuration(options: argparse.Namespace) -> tuple[Config, Path]:
     """
     named = {"dataset": options.dataset, "method": options.method, "labels": options.labels}
     given = {key: value for key, value in named.items() if value is not None}
+    given |= _own_files(options)
     given |= dict(parse_setting(text) for text in options.set)
     out = options.out
     if out is None:
@@ -111,6 +134,31 @@ def configuration(options: argparse.Namespace) -> tuple[Config, Path]:
         in_file = {} if options.config is None else flatten(read_toml(options.config))
         return change(read_config(out), {**in_file, **given}, HERE), out
     return _new(options.config, given), out
+
+
+def _own_files(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the keys that name one's own files; their paths are right from any folder."""
+    given: dict[str, Any] = reading_keys(options)
+    for name in ("validation", "test"):
+        if (path := getattr(options, name)) is not None:
+            given[name] = absolute(path)
+    for name in ("model", "encoder", "classes"):
+        if (value := getattr(options, name)) is not None:
+            given[name] = value
+    if options.site:
+        sites = [text.partition("=") for text in options.site]
+        given["sites"] = [f"{name}{sign}{absolute(path)}" for name, sign, path in sites]
+        given["dataset"] = OWN
+    return given
+
+
+def _build_aloud(config: Config) -> Setup:
+    """Build the run; say what was left out of the files, and what the clean set cannot tell."""
+    sys.path.insert(0, str(Path.cwd()))  # for module:function
+    setup = from_config(config)
+    for note in setup.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return setup
 
 
 def _new(path: Path | None, given: Mapping[str, Any]) -> Config:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fedsift.cli.connection import add_switches, address
+from fedsift.cli.own import add_classes, add_encoder
+from fedsift.cli.reading import add_reading, reading
 from fedsift.errors import InputError
+from fedsift.experiment.own_data import absolute
 
-EXAMPLES = """\
+EXAMPLES = r"""\
 examples:
   fedsift server --keys keys --folder server                   this machine only, port 8000
-  fedsift server --keys keys --folder server --host 0.0.0.0 --validation clean.npz
+  fedsift server --keys keys --folder server --host 0.0.0.0 --validation clean.csv \
+      --label-column diagnosis --id-column patient
   fedsift server --insecure --folder server                    no TLS, loopback only
 
 Anyone who can reach the port can start runs: read docs/deploy.md before you
@@ -40,10 +45,13 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--port", type=int, default=8000, metavar="N", help="port to listen on" + shown
     )
-    what = ".npz, .parquet, a folder, or module:function"
+    what = "a file, a folder, or module:function"
     parser.add_argument("--validation", metavar="WHAT", help=f"clean samples: {what}")
-    parser.add_argument("--test", metavar="WHAT", help="test samples (default: the validation set)")
+    parser.add_argument("--test", metavar="WHAT", help="test samples (default: none)")
+    add_reading(parser)
+    add_classes(parser)
     parser.add_argument("--model", metavar="WHAT", help="a model's name, or module:function")
+    add_encoder(parser)
     add_switches(parser)
     parser.set_defaults(handler=handle)
 
@@ -57,6 +65,12 @@ def handle(options: argparse.Namespace) -> int:
     keys = None if options.keys is None else options.keys.absolute()
     ca = None if keys is None else keys / "ca.crt"
     listen = address(f"{options.host}:{options.port}", ca, insecure=options.insecure)
-    own = {name: getattr(options, name) for name in ("validation", "test", "model")}
+    own = {name: getattr(options, name) for name in ("model", "encoder", "classes")}
+    own |= {
+        name: path and absolute(path)
+        for name in ("validation", "test")
+        if (path := getattr(options, name)) is not None
+    }
+    own["reading"] = asdict(reading(options))
     ServerDeployment(listen, options.folder, keys, own, options.verbose).run()
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,19 @@ import numpy as np
 import torch
 from torch.func import jvp
 
+from fedsift.cli.own import add_encoder
+from fedsift.cli.reading import add_reading, arguments, reading
+from fedsift.data.federated import SITE_NAME
 from fedsift.errors import InputError
 from fedsift.experiment.config import from_mapping, read_toml
+from fedsift.experiment.own_data import absolute
 from fedsift.experiment.setup import load_data
 from fedsift.federation.encoding import Parts
 from fedsift.files import write_atomically
+from fedsift.problem.inputs import whole
 from fedsift.site.host import Host, SiteData
 from fedsift.site.process import serve
 from fedsift.site.result import Origin
-from fedsift.site.sources import load_model, load_samples
 
 EXAMPLES = """\
 examples:
@@ -60,17 +63,19 @@ def add_site_data(parser: argparse.ArgumentParser, *, required: bool) -> None:
         "--client", type=int, required=required, metavar="N", help="the site's number, from 0"
     )
     parser.add_argument(
-        "--data",
-        required=required,
-        metavar="WHAT",
-        help=".npz, .parquet, a folder, or module:function",
+        "--name", metavar="NAME", help="what people call the site (default: its number)"
     )
+    parser.add_argument(
+        "--data", required=required, metavar="WHAT", help="a file, a folder, or module:function"
+    )
+    add_reading(parser)
     parser.add_argument(
         "--model",
         default="auto",
         metavar="WHAT",
         help="auto: the server's model; or a model's name, or module:function",
     )
+    add_encoder(parser)
     parser.add_argument(
         "--share-summary",
         action="store_true",
@@ -81,7 +86,10 @@ def add_site_data(parser: argparse.ArgumentParser, *, required: bool) -> None:
 def site_arguments(options: argparse.Namespace) -> list[str]:
     """Return these options as they are typed after `fedsift site`."""
     given = ["--client", str(options.client), "--data", options.data, "--model", options.model]
-    return [*given, "--share-summary"] if options.share_summary else given
+    given += [] if options.name is None else ["--name", options.name]
+    given += [] if options.encoder is None else ["--encoder", options.encoder]
+    given += ["--share-summary"] if options.share_summary else []
+    return [*given, *arguments(options)]
 
 
 def handle(options: argparse.Namespace) -> int:
@@ -97,7 +105,9 @@ def handle(options: argparse.Namespace) -> int:
             torch.sin, (torch.ones(1),), (torch.ones(1),)
         )  # the first call loads much of torch: not within a request
         host = Host(load_site(options, folder))
-        print(f"site {options.client}: {len(host.data.labels)} samples", flush=True)
+        print(f"site {host.data.origin.name}: {len(host.data.samples)} samples", flush=True)
+        for note in host.data.samples.notes:
+            print(f"  {note}", flush=True)
         return host.handle
 
     serve(folder, load)
@@ -108,18 +118,25 @@ def load_site(options: argparse.Namespace, folder: Path) -> SiteData:
     """Load a site's samples and model."""
     if options.client < 0:
         raise InputError(f"--client is {options.client}; it must be 0 or more")
-    given, here = Path(options.data), str(Path.cwd())
-    sys.path.insert(0, here)  # for module:function
-    origin = Origin(str(given.absolute()) if given.exists() else options.data, options.model, here)
-    inputs, labels = load_samples(origin.data)
-    module = load_model(origin.model, tuple(inputs.shape[1:]))
-    return SiteData(options.client, module, inputs, labels, folder, origin, options.share_summary)
+    origin = Origin(
+        name=options.name or str(options.client),
+        data=absolute(options.data),
+        reading=reading(options),
+        model=options.model,
+        encoder=options.encoder or "",
+        cwd=str(Path.cwd()),
+    )
+    if not SITE_NAME.fullmatch(origin.name):
+        raise InputError(
+            f"--name is {origin.name!r}; use up to 64 letters, digits, spaces, '-', '_' and '.'"
+        )
+    return SiteData(options.client, origin.samples(), folder, origin, options.share_summary)
 
 
 def _split(path: Path, folder: Path) -> int:
     config = from_mapping(read_toml(path), str(path)).resolve()
     for m, client in enumerate(load_data(config).clients):
-        arrays = {"inputs": client.inputs.numpy(), "labels": client.labels.numpy()}
+        arrays = {"inputs": whole(client.inputs).numpy(), "labels": client.labels.numpy()}
         target = folder / f"{m}.npz"
         write_atomically(target, lambda temporary, a=arrays: _save(temporary, a))  # type: ignore[misc]
         print(f"{target}: {len(client)} samples")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from fedsift.cli.connection import add_server, add_switches, address
-from fedsift.cli.progress import progress
 from fedsift.cli.table import print_table
 from fedsift.errors import InputError
 from fedsift.experiment.config import flatten, from_mapping, parse_setting, read_toml
+from fedsift.experiment.progress import progress
 from fedsift.files import write_text
 
 EXAMPLES = """\

@@ -12,6 +12,7 @@ from rich.table import Table
 ROWS = (  # title, key of summary.json, scale, format
     ("test accuracy", "test_accuracy", 1.0, ".3f"),
     ("best of all rounds", "best_test_accuracy", 1.0, ".3f"),
+    ("validation accuracy", "validation_accuracy", 1.0, ".3f"),
     ("wrong labels: F1", "f1", 1.0, ".3f"),
     ("precision", "precision", 1.0, ".3f"),
     ("recall", "recall", 1.0, ".3f"),
@@ -30,7 +31,7 @@ def print_table(summaries: Sequence[dict[str, Any]]) -> None:
     for summary in summaries:
         table.add_column(summary["method"], justify="right", no_wrap=True)
     for title, key, scale, form in ROWS:
-        values = [summary[key] for summary in summaries]
+        values = [summary.get(key) for summary in summaries]
         if any(value is not None for value in values):
             table.add_row(title, *("–" if v is None else format(scale * v, form) for v in values))
     Console(highlight=False).print(table)

@@ -13,6 +13,7 @@ from fedsift.errors import InputError
 from fedsift.hypergradient import CurvatureSettings
 from fedsift.hypergradient.non_iterative import SubspaceSeed
 from fedsift.messages import Request
+from fedsift.problem.protocol import part_of
 from fedsift.randomness import generator
 
 
@@ -41,7 +42,7 @@ def curvature_batch(client: Client, request: Request) -> tuple[Any, Any | None]:
         return client.batch, None
     source = generator(client.seed, request.round, client.id, "curvature")
     order = torch.randperm(n, generator=source)
-    return client.batch.take(order[:size]), client.batch.take(order[size:])
+    return part_of(client.batch, order[:size]), part_of(client.batch, order[size:])
 
 
 def direction(request: Request, length: int) -> Tensor:

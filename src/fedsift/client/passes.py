@@ -24,10 +24,8 @@ from fedsift.errors import InputError
 from fedsift.hypergradient import CurvatureSettings
 from fedsift.problem import Composite, Problem, SampleWeighting, chunks, cross_product
 from fedsift.problem.curvature import CURVATURES, cross_from, output_hessian
+from fedsift.problem.protocol import chunk_length
 from fedsift.problem.tangents import Tangent, along, linearised_outputs, push
-
-NUMBERS = 50_000  # of all inputs in one chunk: more leaves the cache and needs more memory
-SMALLEST, LARGEST = 64, 512
 
 
 @dataclass(frozen=True)
@@ -36,14 +34,6 @@ class Cross:
 
     value: Tensor
     agreement: Tensor | None
-
-
-def chunk_length(batch: Any) -> int:
-    """Return how many samples to take at once: more where samples are small."""
-    inputs = getattr(batch, "inputs", None)
-    if not isinstance(inputs, Tensor) or not inputs.numel():
-        return SMALLEST
-    return min(max(NUMBERS * len(inputs) // inputs.numel(), SMALLEST), LARGEST)
 
 
 def product_pass(

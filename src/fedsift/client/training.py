@@ -8,6 +8,7 @@ from fedsift.client.inputs import batch_generator, point
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.errors import InputError
 from fedsift.messages import Request
+from fedsift.problem.protocol import part_of
 from fedsift.problem.sgd import LocalSteps, local_sgd
 
 
@@ -24,7 +25,7 @@ def train(client: Client, state: ClientState, request: Request, shared: Shared) 
 def train_kept(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:
     """Preprocess: local steps on the samples of positive weight only."""
     x, _, _ = point(client, state, request)
-    kept = client.batch.take(x.nonzero().squeeze(1))
+    kept = part_of(client.batch, x.nonzero().squeeze(1))
     if not len(kept):
         raise InputError(
             f"client {client.id} has no sample of positive weight to train on; leave it out"

@@ -2,8 +2,8 @@
 
 | column   | meaning                                              |
 |----------|------------------------------------------------------|
-| client   | whose sample; one file may hold several clients      |
-| index    | position of the sample at its client                 |
+| site     | whose sample; one file may hold several sites        |
+| index    | position of the sample at its site                   |
 | class    | number of the class it is now                        |
 | unusable | true: leave the sample out                           |
 
@@ -22,21 +22,21 @@ import torch
 from fedsift.data.federated import ClientData, FederatedData, noise_rate
 from fedsift.errors import DataError
 
-COLUMNS = ("client", "index", "class", "unusable")
+COLUMNS = ("site", "index", "class", "unusable")
 
 
 def apply_corrections(data: FederatedData, path: Path) -> FederatedData:
     """Return the data with the labels of a file, or of all parquet files in a folder."""
     table = read_corrections(path)
-    unknown = set(table["client"]) - set(range(len(data.clients)))
+    unknown = sorted(set(table["site"]) - set(data.site_names))
     if unknown:
         raise DataError(
-            f"{path} has client {min(unknown)} but the federation has no such "
-            f"client; it has 0 to {len(data.clients) - 1}"
+            f"{path} has the site {unknown[0]} but the federation has no such site; it has "
+            f"{', '.join(data.site_names)}"
         )
     clients = [
-        _corrected(client, table[table["client"] == m], f"client {m} in {path}", data.classes)
-        for m, client in enumerate(data.clients)
+        _corrected(client, table[table["site"] == name], f"site {name} in {path}", data.classes)
+        for name, client in zip(data.site_names, data.clients, strict=True)
     ]
     rate = noise_rate(clients)
     return replace(data, clients=clients, noise_rate=data.noise_rate if rate is None else rate)
@@ -56,9 +56,9 @@ def read_corrections(path: Path) -> pd.DataFrame:
         missing = [name for name in COLUMNS if name not in parts[-1]]
         if missing:
             raise DataError(f"{file} has no column {missing[0]!r}; export the labels again")
-    table = pd.concat(parts, ignore_index=True)
-    if table.duplicated(["client", "index"]).any():
-        raise DataError(f"{path} has a sample twice; keep one row of each client and index")
+    table = pd.concat(parts, ignore_index=True).astype({"site": str})
+    if table.duplicated(["site", "index"]).any():
+        raise DataError(f"{path} has a sample twice; keep one row of each site and index")
     return table
 
 
@@ -76,5 +76,4 @@ def _corrected(client: ClientData, rows: pd.DataFrame, where: str, classes: int)
     kept[torch.from_numpy(at[rows["unusable"].to_numpy(bool)])] = False
     if not bool(kept.any()):
         raise DataError(f"{where} has no usable sample left; leave the client out")
-    true = None if client.true_labels is None else client.true_labels[kept]
-    return ClientData(client.inputs[kept], labels[kept], true, client.ids[kept])
+    return replace(client, labels=labels).choose(kept)

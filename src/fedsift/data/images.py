@@ -17,11 +17,6 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GREY, RGB = 0, 2
 
 
-def is_image(inputs: Tensor) -> bool:
-    """Tell images [n, C, H, W] of 1 or 3 channels from rows of fields."""
-    return inputs.ndim == 4 and inputs.shape[1] in {1, 3}
-
-
 def png(image: Tensor) -> bytes:
     """Draw one image [C, H, W]."""
     channels, height, width = image.shape
@@ -35,9 +30,9 @@ def png(image: Tensor) -> bytes:
     return SIGNATURE + b"".join(_chunk(*part) for part in parts)
 
 
-def data_uri(image: Tensor) -> str:
-    """Return the picture as a data URI for a page."""
-    return "data:image/png;base64," + base64.b64encode(png(image)).decode("ascii")
+def as_uri(picture: bytes) -> str:
+    """Return a PNG as a data URI for a page."""
+    return "data:image/png;base64," + base64.b64encode(picture).decode("ascii")
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

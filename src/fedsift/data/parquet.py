@@ -34,13 +34,13 @@ _MODES = {1: ("L", ("1", "L")), 3: ("RGB", ("RGB",))}
 
 def columns(path: Path) -> dict[str, str]:
     """Return the name and type of every column of a file."""
-    with _open(path) as file:
+    with opened(path) as file:
         return {entry.name: str(entry.type) for entry in file.schema_arrow}
 
 
 def read_column(path: Path, column: str) -> Any:
     """Read one column of a file as a pyarrow ``ChunkedArray`` without nulls."""
-    with _open(path) as file:
+    with opened(path) as file:
         _check_column(path, column, file.schema_arrow)
         values = file.read(columns=[column]).column(column)
     if values.null_count:
@@ -68,7 +68,7 @@ class ImageReader:
         pixels = np.empty((len(rows), height, width, channels), dtype=np.uint8)
         start = 0
         for path in self.files:
-            with _open(path) as file:
+            with opened(path) as file:
                 stop = start + file.metadata.num_rows
                 here = np.flatnonzero((rows >= start) & (rows < stop))
                 if here.size:
@@ -145,13 +145,16 @@ def require(module: str) -> ModuleType:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[Any]:
+    """Open a file for a while; say so where it is not a whole parquet file."""
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
-        raise DataError(f"{path} cannot be read as parquet ({reason}); fetch it again") from error
+        raise DataError(
+            f"{path} cannot be read as parquet ({reason}); fetch or write it again"
+        ) from error
 
 
 def _check_column(path: Path, column: str, schema: Any) -> None:

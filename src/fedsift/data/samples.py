@@ -120,6 +120,26 @@ class Arrays:
 
 
 @dataclass(frozen=True, eq=False)
+class Chosen:
+    """Some samples of a content, in the order of ``rows``."""
+
+    kind: ClassVar[str] = "chosen"
+    content: Content
+    rows: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def fields(self, index: int) -> dict[str, Any]:
+        """Return what can be read of a sample."""
+        return self.content.fields(self.rows[index])
+
+    def picture(self, index: int) -> bytes | None:
+        """Draw a sample."""
+        return self.content.picture(self.rows[index])
+
+
+@dataclass(frozen=True, eq=False)
 class Samples:
     """Samples with the names that their owner uses.
 

@@ -11,15 +11,20 @@ from fedsift.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class ServerData:
-    """The clean validation and test sets, and the names of the classes; no client's samples."""
+    """The clean validation and test sets, and the names of the classes; no client's samples.
+
+    The validation set is read whole, since it is small; the test set may be stored.
+    """
 
     name: str
     validation: InputsAndLabels
-    test: InputsAndLabels
+    test: InputsAndLabels | None
     class_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
         for where, samples in (("validation", self.validation), ("test", self.test)):
+            if samples is None:
+                continue
             check_client(*samples, self.classes, f"the {where} set")
             if samples[0].shape[1:] != self.validation[0].shape[1:]:
                 raise DataError(
@@ -45,6 +50,11 @@ class ServerData:
     @property
     def clients(self) -> Sequence[ClientData]:
         """Nothing: the samples are at the sites."""
+        return ()
+
+    @property
+    def site_names(self) -> tuple[str, ...]:
+        """Nothing: the sites have their names."""
         return ()
 
     @property

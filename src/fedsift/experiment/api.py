@@ -1,136 +1,33 @@
-"""The Python interface: ``simulate`` a federation, ``fit`` a method, ``solve`` any problem."""
+"""The Python interface: ``fit`` a method to what ``simulate`` made, ``solve`` any problem."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedsift.algorithms import CommFedBiO, LocalSteps, OuterStep, RoundInfo, Server, ServerState
-from fedsift.algorithms.registry import METHODS
-from fedsift.audit import SiteAudit, SiteSummary
-from fedsift.data import ClientData, FederatedData
-from fedsift.errors import ConfigError, DataError
-from fedsift.experiment.auditing import audit_client, calibrate
-from fedsift.experiment.common_keys import DataKeys, RunKeys
-from fedsift.experiment.config import all_keys, from_mapping
-from fedsift.experiment.loop import rounds as run_rounds
+from fedsift.errors import ConfigError
+from fedsift.experiment.common_keys import OWN, OWN_MODEL, DataKeys, FileKeys, RunKeys
+from fedsift.experiment.config import Config, all_keys, from_mapping
+from fedsift.experiment.progress import shown_progress
+from fedsift.experiment.result import Result
+from fedsift.experiment.run import execute, train
+from fedsift.experiment.saving import keep_all, result_of
 from fedsift.experiment.setup import Setup, from_data
+from fedsift.experiment.simulation import Simulation
 from fedsift.hypergradient import Estimator
 from fedsift.keys import keys_of
 from fedsift.memory import aligned
 from fedsift.messages import Federation
-from fedsift.problem import FlatModel, Problem, bind
-from fedsift.problem.run_modes import RunModes
+from fedsift.problem import Problem
 
 # ``simulate`` has the data and the model, and ``fit`` names those of the run that it takes.
-NOT_SETTINGS = {*keys_of(RunKeys, DataKeys), "model"}
-
-
-@dataclass(frozen=True, eq=False)
-class Simulation:
-    """A model and the data of every client, in this process."""
-
-    model: nn.Module
-    data: FederatedData
-    named: bool = False
-    ids: tuple[tuple[Any, ...], ...] | None = None
-    modes: RunModes | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """What ``fit`` returns: the trained model, a row per round, the weights."""
-
-    model: nn.Module
-    history: pd.DataFrame
-    setup: Setup
-    state: ServerState
-    federation: Simulation
-
-    def weights(self, client: int) -> Tensor:
-        """Return the learned weights of a client's samples."""
-        self._check(client)
-        return self.setup.weights(client)
-
-    def label_issues(self, client: int) -> pd.DataFrame:
-        """Return a client's samples, the most suspicious label first."""
-        self._check(client)
-        table = self._audit(client).table
-        if self.federation.named:
-            return table
-        return table.astype({"label": "int64", "suggested_label": "int64"})
-
-    def site_summary(self, client: int) -> SiteSummary:
-        """Return how many of a client's labels are wrong, by class, and which are confused."""
-        self._check(client)
-        return self._audit(client).summary
-
-    def _audit(self, client: int) -> SiteAudit:
-        calibration = calibrate(self.setup, self.state.y)
-        ids = None if self.federation.ids is None else self.federation.ids[client]
-        return audit_client(self.setup, self.state.y, client, calibration, ids)
-
-    def _check(self, client: int) -> None:
-        count = len(self.setup.data.clients)
-        if not 0 <= client < count:
-            raise DataError(f"there is no client {client}; clients are 0 to {count - 1}")
-        if not self.setup.learns_weights:
-            able = ", ".join(name for name, method in METHODS.items() if method.learns_weights)
-            raise DataError(f"{self.setup.config.method} learns no weights; fit with one of {able}")
-
-
-def simulate(
-    model: nn.Module,
-    clients: Sequence[tuple[Any, Any]],
-    validation: tuple[Any, Any],
-    test: tuple[Any, Any] | None = None,
-    true_labels: Sequence[Any] | None = None,
-    class_names: Sequence[str] | None = None,
-    ids: Sequence[Sequence[Any]] | None = None,
-) -> Simulation:
-    """Make a federation of clients in this process.
-
-    ``clients`` and ``validation`` are pairs (inputs, labels) of tensors or arrays; the validation
-    labels must be clean. Without a ``test`` pair the history shows the accuracy on validation data.
-    ``true_labels``, one array per client, is for experiments on simulated noise. ``class_names``
-    and ``ids`` (file names, one list per client) appear in the label issues.
-    """
-    if not len(clients):
-        raise DataError("there is no client; give at least one pair (inputs, labels)")
-    flat = FlatModel(model)  # a copy in evaluation mode: the user's module stays as it is
-    dtype = flat.initial().dtype
-    held = _pair(validation, dtype, "the validation set")
-    pairs = [_pair(pair, dtype, f"client {m}") for m, pair in enumerate(clients)]
-    truths: list[Tensor | None] = [None] * len(pairs)
-    if true_labels is not None:
-        truths = [_labels(t, f"true_labels[{m}]") for m, t in enumerate(true_labels)]
-    if len(truths) != len(pairs):
-        raise DataError(
-            f"true_labels has {len(truths)} arrays for {len(pairs)} clients; give one per client"
-        )
-    members = [
-        ClientData(x, y, t, torch.arange(y.numel()))
-        for (x, y), t in zip(pairs, truths, strict=True)
-    ]
-    flat = bind(flat, held[0], "the validation inputs")
-    classes = _classes(flat, held[0])
-    names = tuple(map(str, range(classes) if class_names is None else class_names))
-    if len(set(names)) != classes:
-        raise DataError(
-            f"class_names has {len(set(names))} names for {classes} classes; give one per class"
-        )
-    if ids is not None and [len(part) for part in ids] != [len(c) for c in members]:
-        raise DataError("ids must have one list per client, with one id per sample")
-    tested = held if test is None else _pair(test, dtype, "the test set")
-    data = FederatedData("own data", members, held, tested, names)
-    kept = None if ids is None else tuple(tuple(part) for part in ids)
-    return Simulation(model, data, class_names is not None, kept, flat.modes)
+NOT_SETTINGS = {*keys_of(RunKeys, DataKeys, FileKeys), "model"}
 
 
 def fit(
@@ -140,11 +37,17 @@ def fit(
     seed: int = 0,
     device: str = "auto",
     observe: Callable[[dict[str, Any]], None] | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
     **settings: Any,
 ) -> Result:
     """Train with a method; ``settings`` are keys of the configuration, such as ``rate=50``.
 
-    ``observe`` is called with the record of every round, for a progress bar or a log.
+    ``out`` is a run folder to write to, with checkpoints; ``resume`` goes on with the run that it
+    holds. ``progress`` shows a bar; None: where standard error is a terminal. ``observe`` is
+    called with the record of every round.
     """
     run = {"method": method, "rounds": rounds, "seed": seed, "device": device}
     known = from_mapping(run, "fit").values()
@@ -152,16 +55,32 @@ def fit(
         if name not in all_keys() or name in NOT_SETTINGS:
             takes = ", ".join(key for key in known if key not in NOT_SETTINGS)
             raise ConfigError(f"fit has no setting '{name}'; {method} takes {takes}")
-    config = from_mapping({**run, **settings}, "fit")
-    setup = from_data(config, federation.data, federation.model, federation.modes)
-    state, records = setup.initial_state(), []
-    for done in run_rounds(setup, state, 0):
-        state = done.state
-        records.append(done.record)
-        if observe is not None:
-            observe(done.record)
-    model = setup.model.to_module(state.y).cpu()
-    return Result(model, pd.DataFrame(records), setup, state, federation)
+    if resume and out is None:
+        raise ConfigError("resume needs the folder of the run; give it as out")
+    own = {
+        "dataset": OWN,
+        "clients": len(federation.data.clients),
+        "model": federation.model_name or OWN_MODEL,
+        "digest": federation.data.digest(),
+    }
+    config = from_mapping({**run, **own, **settings}, "fit")
+
+    def build(config: Config) -> Setup:
+        setup = from_data(config, federation.data, federation.module(seed), federation.modes)
+        return replace(setup, schema=federation.schema, notes=federation.notes)
+
+    with shown_progress(method, rounds, progress) as shown:
+
+        def tell(record: dict[str, Any]) -> None:
+            shown(record)
+            if observe is not None:
+                observe(record)
+
+        if out is None:
+            return result_of(train(build(config), tell))
+        finished = execute(config, Path(out), resume=resume, observe=tell, build=build)
+    keep_all(finished, Path(out))
+    return result_of(finished)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,35 +129,3 @@ def solve(
         if observe is not None:
             observe(info, state)
     return Solution(state.x, state.y, state.solver.v, pd.DataFrame(records))
-
-
-def _pair(pair: tuple[Any, Any], dtype: torch.dtype, where: str) -> tuple[Tensor, Tensor]:
-    try:
-        inputs, labels = pair
-    except (TypeError, ValueError):
-        raise DataError(f"{where} must be a pair (inputs, labels)") from None
-    inputs = _tensor(inputs, f"{where} has inputs")
-    return inputs.to(dtype) if inputs.is_floating_point() else inputs, _labels(labels, where)
-
-
-def _labels(labels: Any, where: str) -> Tensor:
-    tensor = _tensor(labels, f"{where} has labels")
-    integer = not tensor.is_floating_point() and tensor.dtype != torch.bool
-    return tensor.long() if integer else tensor
-
-
-def _tensor(values: Any, what: str) -> Tensor:
-    if isinstance(values, Tensor):
-        return aligned(values.detach().cpu())
-    try:
-        return aligned(torch.from_numpy(np.array(values)))
-    except (TypeError, ValueError):
-        raise DataError(
-            f"{what} that are not an array of numbers; give a tensor or an array"
-        ) from None
-
-
-@torch.no_grad()
-def _classes(model: FlatModel, inputs: Tensor) -> int:
-    """Return the number of logits that the model gives for one input."""
-    return int(model(model.initial(), inputs[:1]).shape[1])

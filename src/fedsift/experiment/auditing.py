@@ -1,34 +1,42 @@
 """Audit the sites of a run: right after it, or later from its folder.
 
-    summary.json                 `calibration`; `sites`, counts only, where `share_summary` is set
-    clients/<id>/audit.json      the site's own: summary and, for images, its worst labels
+    summary.json                     `calibration`; `sites`, counts only, with `share_summary`
+    clients/<site>/weights.parquet   labels, weights and probabilities (``audit.record``)
+    clients/<site>/audit.json        the site's own: summary and, for images, its worst labels
 
-A run folder does not hold samples: they are loaded again as `config.toml` says.
+The samples themselves are loaded again, as `config.toml` says, only where they are shown; those of
+`fs.fit` are kept in the folder (``audit.shown``).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from fedsift.audit import Calibration, SiteAudit, audit_site
-from fedsift.data import FederatedData, ServerData
+from fedsift.audit import (
+    Calibration,
+    SiteAudit,
+    SiteRecord,
+    audit_site,
+    read_record,
+    sites_of,
+)
+from fedsift.audit.shown import kept_samples
+from fedsift.data import FederatedData
+from fedsift.data.samples import Content
 from fedsift.errors import InputError
 from fedsift.experiment.config import from_mapping, read_toml
-from fedsift.experiment.metrics import predict
+from fedsift.experiment.metrics import detection
 from fedsift.experiment.setup import Setup, load_data
-from fedsift.files import write_text
-from fedsift.problem import FlatModel, bind
-from fedsift.problem.networks import build_model
+from fedsift.problem.predict import predict
 from fedsift.site.result import SiteRun, open_site_run
 
 
@@ -39,122 +47,117 @@ def calibrate(setup: Setup, y: Tensor) -> Calibration:
     return Calibration.fit(probabilities.numpy(), labels.numpy())
 
 
-def audit_clients(setup: Setup, y: Tensor) -> tuple[Calibration, list[SiteAudit]]:
-    """Audit every client whose weights are in this process."""
-    calibration = calibrate(setup, y)
+def records_of(setup: Setup, y: Tensor) -> list[SiteRecord]:
+    """Return what the run leaves of every site whose weights are in this process."""
     clients = setup.federation.sizes if setup.sees_weights else ()
-    return calibration, [audit_client(setup, y, m, calibration) for m in clients]
+    return [_record(setup, y, m) for m in clients]
 
 
-def audit_client(
-    setup: Setup,
-    y: Tensor,
-    client: int,
-    calibration: Calibration,
-    ids: Sequence[Any] | None = None,
-) -> SiteAudit:
-    """Audit one client of a run that is still in memory."""
-    return _audit(setup.data, setup.model, y, client, setup.weights(client), calibration, ids)
+def _record(setup: Setup, y: Tensor, m: int) -> SiteRecord:
+    own = setup.data.clients[m]
+    return SiteRecord(
+        setup.site_name(m),
+        own.labels,
+        setup.weights(m),
+        predict(setup.model, y, own.inputs).cpu(),
+        own.sample_names,
+        setup.agreement(m),
+        own.true_labels,
+    )
 
 
-def write_audits(setup: Setup, y: Tensor, folder: Path) -> dict[str, Any]:
-    """Write every site's own file; return what goes into ``summary.json``."""
-    calibration, audits = audit_clients(setup, y)
-    for audit in audits:
-        own = {"summary": audit.summary.to_json(), "gallery": audit.gallery()}
-        text = json.dumps(own, ensure_ascii=False, indent=1)
-        write_text(folder / "clients" / str(audit.client) / "audit.json", text + "\n")
-    shared = {str(audit.client): audit.summary.shared() for audit in audits}
-    counts = {"sites": shared} if setup.config.share_summary and shared else {}
-    return {"calibration": asdict(calibration), **counts}
+def audits_of(
+    setup: Setup, calibration: Calibration, records: Sequence[SiteRecord]
+) -> list[SiteAudit]:
+    """Audit the sites of a run that is still in memory."""
+    contents = {setup.site_name(m): client for m, client in enumerate(setup.data.clients)}
+    return [
+        audit_site(r, calibration, setup.data.class_names, lambda r=r: contents[r.site].content)  # type: ignore[misc]
+        for r in records
+    ]
+
+
+def verdict(audits: Sequence[SiteAudit]) -> dict[str, float | None]:
+    """Compare the audits' verdict with the truth, where it is known at every site."""
+    wrong: Tensor | None = None
+    scores = torch.zeros(0)
+    if audits:
+        tables = [audit.table.sort_values("index") for audit in audits]
+        scores = torch.from_numpy(np.concatenate([t["label_score"].to_numpy() for t in tables]))
+        pairs = [(a.record.labels, a.record.true_labels) for a in audits]
+        known = [given != true for given, true in pairs if true is not None]
+        wrong = torch.cat(known) if len(known) == len(audits) else None
+    return detection(scores, wrong)
+
+
+def shared_counts(setup: Setup, audits: Sequence[SiteAudit]) -> dict[str, Any]:
+    """Return what the sites allow the server to know: counts, or nothing."""
+    counts = {audit.site: audit.summary.shared() for audit in audits}
+    return {"sites": counts} if setup.config.share_summary and counts else {}
 
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """A run folder with its data and its trained model."""
+    """The folder of a finished run."""
 
     folder: Path
-    data: FederatedData
-    model: FlatModel
+    class_names: tuple[str, ...]
     calibration: Calibration
 
     @property
-    def clients(self) -> list[int]:
-        """The clients that have weights."""
-        found = (self.folder / "clients").glob("*/weights.parquet")
-        return sorted(int(p.parent.name) for p in found if p.parent.name.isdecimal())
+    def sites(self) -> list[str]:
+        """The sites that have weights."""
+        return sites_of(self.folder)
 
-    def audit(self, client: int) -> SiteAudit:
-        """Audit one client."""
-        if client not in self.clients or client >= len(self.data.clients):
-            known = ", ".join(map(str, self.clients)) or "none: its method learns no weights"
-            raise InputError(f"{self.folder} has no client {client}; it has {known}")
-        weights = _read_weights(self.folder / "clients" / str(client) / "weights.parquet")
-        if len(weights) != len(self.data.clients[client]):
+    def audit(self, site: str) -> SiteAudit:
+        """Audit one site."""
+        if site not in self.sites:
+            known = ", ".join(self.sites) or "none: its method learns no weights"
+            raise InputError(f"{self.folder} has no site {site}; it has {known}")
+        record = read_record(self.folder, site)
+        return audit_site(record, self.calibration, self.class_names, lambda: self._content(record))
+
+    @cached_property
+    def _data(self) -> FederatedData:
+        path = self.folder / "config.toml"
+        return load_data(from_mapping(read_toml(path), str(path)).resolve())
+
+    def _content(self, record: SiteRecord) -> Content:
+        if (kept := kept_samples(self.folder, record.site)) is not None:
+            return kept
+        client = dict(zip(self._data.site_names, self._data.clients, strict=True)).get(record.site)
+        if client is None or len(client) != len(record):
+            found = "none" if client is None else len(client)
             raise InputError(
-                f"client {client} of {self.folder} has {len(weights)} weights for "
-                f"{len(self.data.clients[client])} samples; the data have changed, so "
-                "make the run again"
+                f"site {record.site} of {self.folder} had {len(record)} samples and now has "
+                f"{found}; the data have changed, so make the run again"
             )
-        y = self.model.initial()
-        ids = self.data.clients[client].ids.tolist()
-        return _audit(self.data, self.model, y, client, weights, self.calibration, ids)
+        return client.content
 
 
 def open_audit(folder: Path) -> FinishedRun | SiteRun:
-    """Load a finished run, or what a site has of one."""
+    """Open a finished run, or what a site has of one."""
     return open_site_run(folder) or open_run(folder)
 
 
 def open_run(folder: Path) -> FinishedRun:
-    """Load a finished run."""
-    config_path, summary = folder / "config.toml", _read_summary(folder / "summary.json")
-    config = from_mapping(read_toml(config_path), str(config_path)).resolve()
-    data = load_data(config)
-    module = build_model(config.model, data.shape, data.classes, config.seed)
+    """Open a finished run."""
+    summary = read_summary(folder)
     try:
-        module.load_state_dict(load_file(folder / "model.safetensors"))
-    except (OSError, SafetensorError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
+        names = tuple(str(name) for name in summary["class_names"])
+        calibration = Calibration.from_mapping(summary["calibration"])
+    except (KeyError, TypeError):
         raise InputError(
-            f"{folder / 'model.safetensors'} is not this run's model ({reason}); make the run again"
+            f"{folder / 'summary.json'} is of an earlier version; make the run again"
         ) from None
-    flat = bind(FlatModel(module), data.validation[0], "the validation inputs")
-    if (known := summary.get("calibration")) is not None:
-        calibration = Calibration.from_mapping(known)
-    else:  # a folder of an earlier version
-        inputs, labels = data.validation
-        probabilities = predict(flat, flat.initial(), inputs).double().numpy()
-        calibration = Calibration.fit(probabilities, labels.numpy())
-    return FinishedRun(folder, data, flat, calibration)
+    return FinishedRun(folder, names, calibration)
 
 
-def _audit(
-    data: FederatedData | ServerData,
-    model: FlatModel,
-    y: Tensor,
-    client: int,
-    weights: Tensor,
-    calibration: Calibration,
-    ids: Sequence[Any] | None,
-) -> SiteAudit:
-    own = data.clients[client]
-    probabilities = predict(model, y, own.inputs).cpu()
-    samples = own.inputs, own.labels, weights, probabilities
-    return audit_site(client, *samples, calibration, data.class_names, ids)
-
-
-def _read_weights(path: Path) -> Tensor:
-    try:
-        column = pd.read_parquet(path, columns=["weight"])["weight"]
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{path} cannot be read ({error}); make the run again") from None
-    return torch.from_numpy(column.to_numpy(copy=True))
-
-
-def _read_summary(path: Path) -> dict[str, Any]:
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Return the summary of a finished run."""
+    path = folder / "summary.json"
     if not path.is_file():
-        raise InputError(f"{path.parent} is not the folder of a finished run; give one that is")
+        raise InputError(f"{folder} is not the folder of a finished run; give one that is")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:

@@ -11,10 +11,13 @@ from typing import ClassVar
 from fedsift.algorithms.registry import METHODS
 from fedsift.data import DATASETS, NOISES, PARTITIONS, SPLITS
 from fedsift.errors import ConfigError
-from fedsift.keys import Keys, key
+from fedsift.keys import Keys, hint, key
 from fedsift.problem.networks import MODELS
+from fedsift.references import REFERENCE
 
 AUTO = "auto"
+OWN = "own"  # the dataset of a run on samples that are not one of fedsift's datasets
+OWN_MODEL = "own module"  # the model of ``fs.fit``, which no configuration can name
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class DataKeys(Keys):
     """Which samples the clients have, and how many of their labels are wrong."""
 
     table: ClassVar[str] = "data"
-    dataset: str = key("digits", "name of the dataset", choices=lambda: tuple(DATASETS))
+    dataset: str = key("digits", "name of the dataset", choices=lambda: (*DATASETS, OWN))
     split: str = key(
         "iid",
         "iid: one noise rate for all clients; non-iid: one per client",
@@ -67,12 +70,40 @@ class DataKeys(Keys):
 
 
 @dataclass(frozen=True)
+class FileKeys(Keys):
+    """One's own samples, in place of a dataset; they are read by ``data/sources``."""
+
+    table: ClassVar[str] = "files"
+    sites: tuple[str, ...] = key((), "NAME=DATA per site, in place of a dataset")
+    validation: str = key("", "clean samples")
+    test: str = key("", "test samples; empty: none")
+    label_column: str = key("label", "column that has the label")
+    id_column: str = key("", "column that identifies a sample; empty: none")
+    ignore_columns: tuple[str, ...] = key((), "columns to leave out")
+    image_column: str = key("", "column of images or their paths; empty: found by its type")
+    image_size: str = key("", "resize images to HEIGHTxWIDTH; empty: no resizing")
+    skip_unreadable: bool = key(False, "leave out images that cannot be read, and count them")
+    classes: tuple[str, ...] = key((), "classes that the clean set may lack")
+    encoder: str = key("", "frozen encoder: timm:NAME, transformers:NAME, module:function, x.onnx")
+    digest: str = key("", "hash of the sites' labels; the run sets it, to notice changed samples")
+
+
+@dataclass(frozen=True)
 class ModelKeys(Keys):
     """The model and its inner loss."""
 
     table: ClassVar[str] = "model"
-    model: str = key(AUTO, "network; auto: the dataset's own", choices=lambda: (AUTO, *MODELS))
+    model: str = key(AUTO, "network, or module:function; auto: the one for these data")
     l2: float = key(1e-3, "coefficient of ½‖y‖² in the inner loss", low=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = (AUTO, OWN_MODEL, *MODELS)
+        if self.model not in known and not REFERENCE.fullmatch(self.model):
+            raise ConfigError(
+                f"model is {self.model!r}; give module:function or one of {', '.join(MODELS)}"
+                + hint(self.model, MODELS)
+            )
 
 
 @dataclass(frozen=True)
@@ -87,4 +118,4 @@ class FederationKeys(Keys):
     )
 
 
-COMMON: tuple[type[Keys], ...] = (RunKeys, DataKeys, ModelKeys, FederationKeys)
+COMMON: tuple[type[Keys], ...] = (RunKeys, DataKeys, FileKeys, ModelKeys, FederationKeys)

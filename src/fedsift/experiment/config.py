@@ -23,8 +23,10 @@ from fedsift.errors import ConfigError
 from fedsift.experiment.common_keys import (
     AUTO,
     COMMON,
+    OWN,
     DataKeys,
     FederationKeys,
+    FileKeys,
     ModelKeys,
     RunKeys,
 )
@@ -32,7 +34,7 @@ from fedsift.keys import Key, Settings, hint, keys_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(FederationKeys, ModelKeys, DataKeys, RunKeys):
+class Config(FederationKeys, ModelKeys, FileKeys, DataKeys, RunKeys):
     """The keys of a run: common ones as attributes, those of its method in ``settings``.
 
     ``Config.of(method="iter-topk", rate=50)`` makes one; a value of 0 or ``auto`` means what the
@@ -82,6 +84,8 @@ class Config(FederationKeys, ModelKeys, DataKeys, RunKeys):
 
     def resolve(self) -> Config:
         """Return the configuration with everything that depends on the dataset written out."""
+        if self.sites or self.dataset == OWN:
+            return self._resolve_own()
         row = lookup(self.dataset)
         return dataclasses.replace(
             self,
@@ -93,6 +97,14 @@ class Config(FederationKeys, ModelKeys, DataKeys, RunKeys):
             rho=_papers_rho(self.split) if self.rho == -1.0 else self.rho,
             model=row.model if self.model == AUTO else self.model,
         )
+
+    def _resolve_own(self) -> Config:
+        """Check a configuration on one's own samples: noise and partition are those of the data."""
+        for name, key in keys_of(DataKeys).items():
+            given = self.value(name) != key.default
+            if given and name not in {"dataset", "clients", "labels"}:
+                raise ConfigError(f"{name} is for built-in datasets; leave it out with own data")
+        return dataclasses.replace(self, dataset=OWN, clients=len(self.sites) or self.clients)
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """Return the keys in their tables."""

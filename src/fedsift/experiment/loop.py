@@ -46,14 +46,20 @@ def rounds(setup: Setup, state: ServerState, first: int) -> Iterator[Round]:
 
 @torch.no_grad()
 def evaluate(setup: Setup, state: ServerState) -> dict[str, float | None]:
-    """Measure the model on validation and test data, and the weights where the truth is known."""
+    """Measure the model on validation and test data, and the weights where the truth is known.
+
+    The validation set is trained on, so its accuracy is no estimate of that on new data.
+    """
     validation = setup.server.validation
     loss = setup.server.problem.outer_loss(state.y.new_zeros(0), state.y, validation)
     measured: dict[str, float | None] = {
         "validation_loss": float(loss),
-        "test_accuracy": accuracy(setup.model, state.y, *setup.data.test),
+        "validation_accuracy": accuracy(setup.model, state.y, *setup.data.validation),
     }
+    if setup.data.test is not None:
+        measured["test_accuracy"] = accuracy(setup.model, state.y, *setup.data.test)
     if setup.sees_weights:
         weights = torch.cat([setup.weights(m) for m in setup.federation.sizes])
-        measured |= detection(weights, setup.wrong())
+        found = detection(weights, setup.wrong())
+        measured |= {f"weights_{name}": value for name, value in found.items()}
     return measured

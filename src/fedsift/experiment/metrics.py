@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
 
 from fedsift.audit import THRESHOLD
 from fedsift.problem import FlatModel
-
-CHUNK = 1000
-
-
-@torch.no_grad()
-def predict(model: FlatModel, y: Tensor, inputs: Tensor) -> Tensor:
-    """Return the class probabilities of every input."""
-    parts = [model(y, part.to(y.device)) for part in torch.split(inputs, CHUNK)]
-    return torch.cat(parts).softmax(dim=1)
+from fedsift.problem.inputs import Inputs
+from fedsift.problem.predict import predict
 
 
-def accuracy(model: FlatModel, y: Tensor, inputs: Tensor, labels: Tensor) -> float:
+def accuracy(model: FlatModel, y: Tensor, inputs: Inputs, labels: Tensor) -> float:
     """Return the share of inputs whose most probable class is the label."""
     hits = predict(model, y, inputs).argmax(dim=1).cpu() == labels.cpu()
     return float(hits.double().mean())

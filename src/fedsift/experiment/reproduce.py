@@ -21,7 +21,7 @@ from fedsift.experiment.run import Observer, execute, read_config
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.files import write_text
 
-SERIES = ("round", "test_accuracy", "f1")
+SERIES = ("round", "test_accuracy", "weights_f1")
 IDENTITY = ("dataset", "split", "method", "rate", "seed", "rounds")
 INDIFFERENT = ("rounds", "device", "checkpoint_every")  # rounds: a run may be made longer
 
@@ -65,7 +65,9 @@ def progress_of(job: Job, out: Path) -> Progress:
 def run_once(job: Job, out: Path, observe: Observer = lambda _: None) -> Path:
     """Make or finish a run unless it is done; return its file of results."""
     if not progress_of(job, out).finished:
-        execute(job.config, run_folder(job, out), resume=True, observe=observe)
+        folder = run_folder(job, out)
+        begun = RunFolder(folder).config.exists()
+        execute(job.config, folder, resume=begun, observe=observe)
     path = result_path(job, out)
     text = json.dumps(result_of(run_folder(job, out)), indent=1) + "\n"
     if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -5,18 +5,26 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedsift.algorithms import ServerState
+from fedsift.audit import SiteAudit
 from fedsift.errors import InputError
 from fedsift.experiment import checkpoint
-from fedsift.experiment.auditing import write_audits
+from fedsift.experiment.auditing import (
+    audits_of,
+    calibrate,
+    records_of,
+    shared_counts,
+    verdict,
+)
 from fedsift.experiment.checkpoint import Checkpoint
 from fedsift.experiment.config import Config, from_mapping, read_toml
 from fedsift.experiment.loop import rounds
@@ -24,14 +32,25 @@ from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.setup import Setup, from_config
 
 Observer = Callable[[dict[str, Any]], None]
+MEASURED = (
+    *("validation_accuracy", "validation_loss"),
+    *("weights_f1", "weights_precision", "weights_recall", "weights_auc"),
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """What a run leaves in memory: the content of ``summary.json`` and the server's last state."""
+    """What a run leaves in memory: ``summary`` and ``rounds`` are those of the run folder."""
 
-    summary: dict[str, Any]
+    setup: Setup
     state: ServerState
+    rounds: list[dict[str, Any]]
+    audits: list[SiteAudit]
+    summary: dict[str, Any]
+
+    def model(self) -> dict[str, Tensor]:
+        """Return the trained parameters by name."""
+        return self.setup.model.unflatten(self.state.y)
 
 
 def execute(
@@ -45,19 +64,38 @@ def execute(
     """Run a configuration into a folder; ``build`` makes what the run needs."""
     config = config.resolve()
     folder = RunFolder(out)
-    if resume and folder.config.exists():
-        _check_same(out, read_config(out), config)
-        setup = build(config)
-        point = checkpoint.load_latest(folder.checkpoints, config, setup.device)
-        if point is not None and point.next_round > config.rounds:
-            raise InputError(
-                f"{out} has done {point.next_round} rounds; set rounds to at least that to resume"
-            )
-    else:
-        folder.check_free()
-        setup, point = build(config), None
-    folder.open(config)  # after the checks: bad input leaves nothing behind
-    return _run(setup, folder, point, observe)
+    if resume:
+        folder.check_run()
+    with folder.held():
+        if resume:
+            _check_same(out, read_config(out), config)
+            setup = build(config)
+            _check_samples(out, read_config(out), setup.config)
+            point = checkpoint.load_latest(folder.checkpoints, config, setup.device)
+            if point is not None and point.next_round > config.rounds:
+                raise InputError(
+                    f"{out} has done {point.next_round} rounds; set rounds to at least that to "
+                    "resume"
+                )
+        else:
+            folder.check_free()
+            setup, point = build(config), None
+        folder.open(setup.config)  # after the checks: bad input leaves nothing behind
+        if setup.schema is not None:
+            folder.write_schema(setup.schema)
+        finished = _run(setup, folder, point, observe)
+        folder.write_results(finished.model(), finished.audits, finished.summary)
+    return finished
+
+
+def train(setup: Setup, observe: Observer = lambda _: None) -> Finished:
+    """Run without a folder."""
+    state, records, start = setup.initial_state(), [], time.perf_counter()
+    for done in rounds(setup, state, 0):
+        state = done.state
+        records.append(done.record)
+        observe(done.record)
+    return _finish(setup, state, records, time.perf_counter() - start)
 
 
 def read_config(out: Path) -> Config:
@@ -70,11 +108,21 @@ def _check_same(out: Path, old: Config, new: Config) -> None:
     """Refuse to continue a run with another configuration than it was started with."""
     for name in old.values() | new.values():
         was, now = old.value(name), new.value(name)
+        if name == "digest":  # known only when the samples are read
+            continue
         if was != now and name not in checkpoint.MAY_CHANGE:
             raise InputError(
                 f"{out} was run with {name} = {was!r}, not {now!r}, and cannot be resumed with it; "
                 "choose another folder with --out"
             )
+
+
+def _check_samples(out: Path, old: Config, new: Config) -> None:
+    if old.digest != new.digest:
+        raise InputError(
+            f"the samples differ from those that {out} was started with, so it cannot be resumed; "
+            "start a new run in another folder"
+        )
 
 
 def _run(setup: Setup, folder: RunFolder, point: Checkpoint | None, observe: Observer) -> Finished:
@@ -101,14 +149,30 @@ def _run(setup: Setup, folder: RunFolder, point: Checkpoint | None, observe: Obs
     finally:
         if now.next_round != saved:
             checkpoint.save(folder.checkpoints, config, now)
-    summary = summarise(setup, records, now.seconds)
-    summary |= write_audits(setup, now.state.y, folder.path)
-    folder.write_results(setup, now.state, summary)
-    return Finished(summary, now.state)
+    return _finish(setup, now.state, records, now.seconds)
+
+
+def _finish(
+    setup: Setup, state: ServerState, records: list[dict[str, Any]], seconds: float
+) -> Finished:
+    """Audit the sites and sum up."""
+    calibration = calibrate(setup, state.y)
+    audits = audits_of(setup, calibration, records_of(setup, state.y))
+    summary = {
+        **summarise(setup, records, seconds),
+        **verdict(audits),
+        "calibration": asdict(calibration),
+        **shared_counts(setup, audits),
+    }
+    return Finished(setup, state, records, audits, summary)
 
 
 def summarise(setup: Setup, records: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """Make ``summary.json`` from the records: figures are the last round's, bytes are totals."""
+    """Make ``summary.json`` from the records: figures are the last round's, bytes are totals.
+
+    ``weights_f1`` and the like are of "weight below 0.5"; ``f1`` and the like, which ``verdict``
+    adds, are of what the audit flags.
+    """
     config, last = setup.config, records[-1]
     accuracies = [r["test_accuracy"] for r in records if r.get("test_accuracy") is not None]
     return {
@@ -118,8 +182,7 @@ def summarise(setup: Setup, records: list[dict[str, Any]], seconds: float) -> di
         "rounds": len(records),
         "test_accuracy": last.get("test_accuracy"),
         "best_test_accuracy": max(accuracies, default=None),
-        **{key: last.get(key) for key in ("f1", "precision", "recall", "auc")},
-        "validation_loss": last.get("validation_loss"),
+        **{key: last.get(key) for key in MEASURED},
         "noise_rate": setup.data.noise_rate,
         **{key: sum(r[key] for r in records) for key in ("bytes_up", "bytes_down", "exchanges")},
         "seconds": round(seconds, 2),
@@ -127,6 +190,8 @@ def summarise(setup: Setup, records: list[dict[str, Any]], seconds: float) -> di
         "events": sum(len(r["events"]) for r in records),
         "parameters": setup.model.length,
         "clients": len(setup.federation.sizes),
+        "class_names": list(setup.data.class_names),
+        "input_shape": list(setup.data.shape),
         "versions": versions(),
     }
 

@@ -1,14 +1,17 @@
 """The run folder: the files of a run.
 
-    config.toml                  every key, defaults written out
-    rounds.jsonl                 a line per round
-    summary.json                 the last round, the totals, the versions
-    model.safetensors            the model, by parameter name
-    clients/<id>/weights.parquet index, label, weight, agreement; true_label in simulation
-    checkpoint/                  to resume from
+    config.toml                     every key, defaults written out
+    rounds.jsonl                    a line per round
+    summary.json                    the last round, the totals, the versions
+    model.safetensors               the model, by parameter name
+    schema.json                     how one's own samples become its inputs
+    clients/<site>/weights.parquet  the site's samples after training (``audit.record``)
+    clients/<site>/audit.json       a summary of the site's labels
+    clients/<site>/samples.parquet  what a person sees of samples that were given in memory
+    checkpoint/                     to resume from
 
 ``rounds.jsonl`` only grows; a line that a crash cut off is dropped on resume. All other files are
-written whole.
+written whole. While a process writes to the folder it holds ``run.lock``.
 """
 
 from __future__ import annotations
@@ -16,19 +19,21 @@ from __future__ import annotations
 import json
 import math
 import os
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from safetensors.torch import save_file
+from torch import Tensor
 
-from fedsift.algorithms import ServerState
+from fedsift.audit import SiteAudit
+from fedsift.data.schema import Schema
 from fedsift.errors import InputError
 from fedsift.experiment.config import Config
-from fedsift.experiment.setup import Setup
-from fedsift.files import write_atomically, write_text
+from fedsift.files import hold, write_atomically, write_text
+
+LOCK = "run.lock"
 
 
 class RunFolder:
@@ -50,6 +55,22 @@ class RunFolder:
                 "folder with --out"
             )
 
+    def check_run(self) -> None:
+        """Refuse a folder that holds no run to resume."""
+        if not self.config.exists():
+            raise InputError(f"{self.path} holds no run to resume; start one without --resume")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder, so that no other process writes to it."""
+        made = not self.path.exists()
+        try:
+            with hold(self.path / LOCK):
+                yield
+        finally:
+            if made and self.path.is_dir() and not any(self.path.iterdir()):
+                self.path.rmdir()  # bad input leaves nothing behind
+
     def open(self, config: Config) -> None:
         """Write the configuration; until the summary is written the run is unfinished."""
         try:
@@ -60,12 +81,21 @@ class RunFolder:
                 f"cannot write to {self.path} ({error.strerror}); choose another folder with --out"
             ) from None
 
+    def write_schema(self, schema: Schema) -> None:
+        """Write how samples become the model's inputs."""
+        write_text(self.path / "schema.json", schema.to_json() + "\n")
+
     def append(self, record: dict[str, Any]) -> None:
         """Add a line to ``rounds.jsonl`` and flush it to disk."""
         with self.rounds.open("a", encoding="utf-8") as file:
             file.write(json.dumps(_jsonable(record), allow_nan=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
+
+    def write_rounds(self, records: Sequence[dict[str, Any]]) -> None:
+        """Write ``rounds.jsonl`` at once."""
+        lines = (json.dumps(_jsonable(record), allow_nan=False) for record in records)
+        write_text(self.rounds, "".join(f"{line}\n" for line in lines))
 
     def keep_rounds(self, count: int) -> list[dict[str, Any]]:
         """Drop all lines after the first ``count`` rounds; return what is left."""
@@ -79,35 +109,30 @@ class RunFolder:
         write_text(self.rounds, "".join(line + "\n" for line in kept))
         return [json.loads(line) for line in kept]
 
-    def write_results(self, setup: Setup, state: ServerState, summary: dict[str, Any]) -> None:
-        """Write the model, every client's weights, then the summary: the mark of a finished run."""
-        tensors = {
-            name: value.detach().cpu().contiguous().clone()
-            for name, value in setup.model.unflatten(state.y).items()
-        }
+    def read_rounds(self) -> list[dict[str, Any]]:
+        """Return the records of all rounds."""
+        try:
+            lines = self.rounds.read_text(encoding="utf-8").splitlines()
+            return [json.loads(line) for line in lines]
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{self.rounds} cannot be read ({error}); make the run again"
+            ) from None
+
+    def write_results(
+        self, model: Mapping[str, Tensor], audits: Sequence[SiteAudit], summary: dict[str, Any]
+    ) -> None:
+        """Write the model, every site's files, then the summary: the mark of a finished run."""
+        tensors = {n: value.detach().cpu().contiguous().clone() for n, value in model.items()}
         write_atomically(self.model, lambda path: save_file(tensors, path))
-        for m in setup.federation.sizes if setup.sees_weights else ():
-            target = self.path / "clients" / str(m) / "weights.parquet"
-            write_atomically(target, partial(weights_table(setup, m).to_parquet, index=False))
+        for audit in audits:
+            audit.record.write(self.path)
+            audit.write(self.path)
         self.write_summary(summary)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write ``summary.json``."""
         write_text(self.summary, json.dumps(_jsonable(summary), indent=2, allow_nan=False) + "\n")
-
-
-def weights_table(setup: Setup, client: int) -> pd.DataFrame:
-    """Return one client's samples with their weights."""
-    data = setup.data.clients[client]
-    columns = {
-        "index": np.arange(len(data)),
-        "label": data.labels.numpy(),
-        "weight": setup.weights(client).numpy(),
-        "agreement": setup.agreement(client).numpy(),
-    }
-    if data.true_labels is not None:
-        columns["true_label"] = data.true_labels.numpy()
-    return pd.DataFrame(columns)
 
 
 def _jsonable(value: Any) -> Any:

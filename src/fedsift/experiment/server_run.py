@@ -9,35 +9,38 @@ can audit its own labels; those that allow it reply with how many are suspicious
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-from torch import Tensor, nn
+from typing import Any
 
 from fedsift.data import ServerData
+from fedsift.data.samples import Arrays, Samples
+from fedsift.data.schema import Schema
 from fedsift.experiment import checkpoint
+from fedsift.experiment.common_keys import OWN, DataKeys
 from fedsift.experiment.config import Config
+from fedsift.experiment.own_data import chosen_model, load_server
 from fedsift.experiment.run import Finished, Observer, execute
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.setup import Setup, load_data, server_side
 from fedsift.federation import RemoteFederation
+from fedsift.keys import keys_of
 from fedsift.messages import Scalar
 from fedsift.problem.networks import build_model
+from fedsift.references import REFERENCE
 
 
 @dataclass(frozen=True, eq=False)
 class OwnServer:
     """A server with data of its own, in place of one of fedsift's datasets.
 
-    ``module`` makes the model from its name in the configuration, the number of classes and the
-    seed; ``own_model`` says that the sites cannot make it from that name.
+    ``keys`` are those of the configuration that only the server may set: model, encoder, classes.
     """
 
-    validation: tuple[Tensor, Tensor]
-    test: tuple[Tensor, Tensor]
-    module: Callable[[str, int, int], nn.Module]
-    own_model: bool = False
+    validation: Samples
+    test: Samples | None = None
+    keys: Mapping[str, Any] = field(default_factory=dict)
 
 
 def execute_remotely(
@@ -50,8 +53,13 @@ def execute_remotely(
     observe: Observer = lambda _: None,
 ) -> Finished:
     """Run a configuration with remote clients into a folder."""
+    if own is not None:
+        unused = {name: key.default for name, key in keys_of(DataKeys).items() if name != "clients"}
+        config = config.replace(**{**unused, **own.keys, "dataset": OWN})
     config = config.resolve().replace(checkpoint_every=1)
-    setup = server_side(config, *data_and_model(config, own), federation)
+    config, data, schema = _data(config, own)
+    module = build_model(config.model, data.shape, data.classes, config.seed)
+    setup = replace(server_side(config, data, module, federation), schema=schema)
 
     def open_run(config: Config) -> Setup:
         point = None
@@ -63,8 +71,8 @@ def execute_remotely(
             "initial_weight": setup.weighting.initial_weight,
             "bootstrap": setup.weighting.bootstrap,
             "parameters": setup.model.length,
-            "classes": setup.data.classes,
-            "model": "" if own is not None and own.own_model else config.model,
+            "schema": schema.to_json(),
+            "model": "" if REFERENCE.fullmatch(config.model) else config.model,
         }
         federation.open(config.clients, 0 if point is None else point.next_round, settings)
         return setup
@@ -73,15 +81,16 @@ def execute_remotely(
     return _close(setup, federation, RunFolder(out), finished) if setup.learns_weights else finished
 
 
-def data_and_model(config: Config, own: OwnServer | None) -> tuple[ServerData, nn.Module]:
+def _data(config: Config, own: OwnServer | None) -> tuple[Config, ServerData, Schema]:
     """Return what the server has: of a dataset, or of its own."""
-    if own is None:
-        data = ServerData.of(load_data(config))
-        return data, build_model(config.model, data.shape, data.classes, config.seed)
-    classes = 1 + int(max(own.validation[1].max(), own.test[1].max()))
-    names = tuple(str(c) for c in range(classes))
-    data = ServerData("own data", own.validation, own.test, names)
-    return data, own.module(config.model, classes, config.seed)
+    if own is not None:
+        data, schema = load_server(config, own.validation, own.test)
+        return config.replace(model=chosen_model(config, schema)), data, schema
+    data = ServerData.of(load_data(config))
+    inputs, labels = data.validation
+    names = tuple(data.class_names[n] for n in labels.tolist())
+    clean = Samples(config.dataset, Arrays(inputs), names, classes=data.class_names)
+    return config, data, Schema.fit(clean)
 
 
 def _close(
@@ -90,11 +99,10 @@ def _close(
     """Send every client the model; add to the summary what they reply about their labels."""
     scalars: dict[str, Scalar] = {
         "calibration": json.dumps(finished.summary["calibration"]),
-        "class_names": json.dumps(setup.data.class_names),
         "share_summary": setup.config.share_summary,
     }
     sites = {
-        str(reply.client): {"samples": reply.num_samples, "flagged": flagged}
+        federation.names[reply.client]: {"samples": reply.num_samples, "flagged": flagged}
         for reply in federation.close(setup.config.rounds, finished.state.y.cpu(), scalars)
         if isinstance(flagged := reply.scalars.get("flagged"), int)
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -15,12 +15,16 @@ from fedsift.algorithms.method import Method, Weighting
 from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client
 from fedsift.data import ClientData, FederatedData, ServerData, apply_corrections, build
+from fedsift.data.schema import Schema
 from fedsift.errors import ConfigError, DataError, InputError
+from fedsift.experiment.common_keys import OWN
 from fedsift.experiment.config import Config
+from fedsift.experiment.own_data import chosen_model, load_own
 from fedsift.federation import LocalFederation
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
-from fedsift.problem import FlatModel, LabelledBatch, Reweighting, bind
+from fedsift.problem import FlatModel, Reweighting, batch_of, bind
+from fedsift.problem.inputs import whole
 from fedsift.problem.networks import build_model
 from fedsift.problem.run_modes import RunModes
 
@@ -35,6 +39,8 @@ class Setup:
     federation: Federation
     server: Server
     algorithm: Algorithm
+    schema: Schema | None = None
+    notes: tuple[str, ...] = ()
 
     def initial_state(self) -> ServerState:
         """Return the server's state before round 0."""
@@ -64,6 +70,11 @@ class Setup:
     def sees_weights(self) -> bool:
         """True if the weights are in this process; those of a remote client stay with it."""
         return self.learns_weights and bool(self.data.clients)
+
+    def site_name(self, client: int) -> str:
+        """Return the name of a client's site."""
+        names = self.data.site_names
+        return names[client] if client < len(names) else str(client)
 
     def weights(self, client: int) -> Tensor:
         """Return a client's sample weights, averaged over rounds."""
@@ -95,13 +106,27 @@ class Setup:
 
 def from_config(config: Config) -> Setup:
     """Build the run of a resolved configuration."""
+    if config.dataset == OWN:
+        return _from_files(config)
     data = load_data(config)
     model = build_model(config.model, data.shape, data.classes, config.seed)
     return from_data(config, data, model)
 
 
+def _from_files(config: Config) -> Setup:
+    own = load_own(config)
+    data = apply_corrections(own.data, Path(config.labels)) if config.labels else own.data
+    name = chosen_model(config, own.schema)
+    config = config.replace(model=name, digest=data.digest())
+    module = build_model(name, data.shape, data.classes, config.seed)
+    return replace(from_data(config, data, module), schema=own.schema, notes=own.notes)
+
+
 def load_data(config: Config) -> FederatedData:
     """Load, split and corrupt the dataset of a resolved configuration; then correct it."""
+    if config.dataset == OWN:
+        data = load_own(config).data
+        return apply_corrections(data, Path(config.labels)) if config.labels else data
     data = build(
         config.dataset,
         split=config.split,
@@ -126,9 +151,9 @@ def from_data(
     _check_cohort(config, len(data.clients))
     problem = _problem(config, module, data, modes)
     method, where = METHODS[config.method], device.resolve(config.device)
-    clients = _clean_only(data.clients) if method.needs_truth else data.clients
+    clients = _clean_only(data) if method.needs_truth else data.clients
     members = [
-        Client(m, problem, _samples(client.inputs, client.labels, where), config.seed)
+        Client(m, problem, batch_of(client.inputs, client.labels, where), config.seed)
         for m, client in enumerate(clients)
     ]
     return _setup(config, data, problem, LocalFederation(members))
@@ -168,9 +193,10 @@ def _setup(
     problem: Reweighting,
     federation: Federation,
 ) -> Setup:
+    inputs, labels = data.validation
     server = Server(
         problem,
-        _samples(*data.validation, device.resolve(config.device)),
+        batch_of(whole(inputs), labels, device.resolve(config.device)),
         cohort=config.cohort,
         min_clients=config.min_clients,
         seed=config.seed,
@@ -190,20 +216,15 @@ def _check_cohort(config: Config, clients: int) -> None:
         )
 
 
-def _samples(inputs: Tensor, labels: Tensor, where: torch.device) -> LabelledBatch:
-    return LabelledBatch.of(inputs.to(where), labels.to(where))
-
-
-def _clean_only(clients: Sequence[ClientData]) -> list[ClientData]:
+def _clean_only(data: FederatedData) -> list[ClientData]:
     kept = []
-    for m, client in enumerate(clients):
+    for m, client in enumerate(data.clients):
         if client.true_labels is None:
             raise DataError("the oracle needs the true labels; use it on simulated noise only")
         good = client.labels == client.true_labels
         if not bool(good.any()):
             raise DataError(
-                f"client {m} has no correctly labelled sample; lower rho for the oracle"
+                f"{data.where(m)} has no correctly labelled sample; lower rho for the oracle"
             )
-        part = (client.inputs[good], client.labels[good], client.true_labels[good])
-        kept.append(ClientData(*part, client.ids[good]))
+        kept.append(client.choose(good))
     return kept

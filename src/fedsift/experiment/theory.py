@@ -43,6 +43,7 @@ from fedsift.problem import (
     random_quadratic,
 )
 from fedsift.problem.curvature import CURVATURES
+from fedsift.problem.inputs import whole
 from fedsift.randomness import derive, generator
 
 MU, SHIFT = 1.0, 100.0  # the quadratics' smallest eigenvalue, and a of Theorem 1
@@ -185,7 +186,7 @@ def _hessian(setup: Setup, y: Tensor, samples: int) -> tuple[Tensor, Tensor]:
     H = torch.stack([operator.product(unit) for unit in units])
     clean, right = setup.data.validation
     return 0.5 * (H + H.T), outer_gradients(
-        problem, *point, LabelledBatch.of(clean.double(), right)
+        problem, *point, LabelledBatch.of(whole(clean).double(), right)
     )[1]
 
 

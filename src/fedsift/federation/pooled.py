@@ -6,7 +6,7 @@
 Many small passes become few large ones, and S is applied once. Every client's reply then carries
 the cohort's mean product, of which the server takes the mean. Top-k is not linear and keeps an
 error per client, so its products are not pooled; nor is anything of a problem without an x per
-sample. Local steps, each at its own y, are ``stacked``.
+sample, nor clients whose samples are stored. Local steps, each at its own y, are ``stacked``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from fedsift.hypergradient import CurvatureSettings
 from fedsift.hypergradient.products import Compression
 from fedsift.messages import ClientId, Request
 from fedsift.problem import SampleWeighting
+from fedsift.problem.protocol import is_stored
 
 ALONG = ("product", "outer", "step")  # actions that follow a direction v
 
 
 def pooled(members: Members, request: Request) -> dict[ClientId, Shared]:
     """Return what the cohort's clients need not compute for themselves; empty if nothing."""
+    if any(is_stored(client.batch) for client, _ in members):
+        return {}  # a pool has all its samples in memory
     shared = _along(members, request)
     for m, result in trained(members, request).items():
         shared[m] = replace(shared.get(m, Shared()), trained=result)

@@ -84,6 +84,7 @@ class RemoteFederation:
     ) -> None:
         self.transport, self.run, self.timeouts = transport, run, timeouts
         self.sizes: dict[ClientId, int] = {}
+        self.names: dict[ClientId, str] = {}
         self.versions: dict[ClientId, dict[str, int]] = {}
         self._nodes: dict[ClientId, NodeId] = {}
         self._traffic = Traffic()
@@ -189,6 +190,7 @@ class RemoteFederation:
             )
         self._nodes[reply.client] = node
         self.sizes[reply.client] = reply.num_samples
+        self.names[reply.client] = str(reply.scalars.get("name", reply.client))
         self.versions[reply.client] = {
             name.removesuffix("_version"): int(version)
             for name, version in reply.scalars.items()

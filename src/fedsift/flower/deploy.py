@@ -23,14 +23,17 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from fedsift.errors import InputError, RunError
+from fedsift.files import hold
 from fedsift.flower import programs
 from fedsift.flower.programs import Address
 from fedsift.flower.supervise import Program, keep_running, say
 from fedsift.site.process import stop as stop_site
 
 START = 240.0  # seconds for a server to listen
+LOCK = "in-use.lock"
 
 
 def check_installed() -> None:
@@ -47,7 +50,7 @@ class ServerDeployment:
     address: Address
     folder: Path
     keys: Path | None
-    own: dict[str, str | None]
+    own: dict[str, Any]
     verbose: bool = False
 
     def run(self) -> None:
@@ -55,6 +58,10 @@ class ServerDeployment:
         folder = self.folder.absolute()
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
+        with hold(folder / LOCK):
+            self._serve(folder)
+
+    def _serve(self, folder: Path) -> None:
         own = {**self.own, "cwd": str(Path.cwd())}
         (folder / "server.json").write_text(json.dumps(own), encoding="utf-8")
         home = folder / "flwr"
@@ -111,11 +118,12 @@ class SiteDeployment:
         folder = self.folder.absolute()
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
-        self._describe_site(folder)
-        try:
-            reason = self._take_part(folder)
-        finally:
-            stop_site(folder)
+        with hold(folder / LOCK):
+            self._describe_site(folder)
+            try:
+                reason = self._take_part(folder)
+            finally:
+                stop_site(folder)
         if reason is not None:
             raise RunError(reason)
 

@@ -19,6 +19,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from fedsift.data.sources import read
 from fedsift.errors import FedsiftError, InputError
 from fedsift.experiment.config import from_mapping
 from fedsift.experiment.server_run import OwnServer, execute_remotely
@@ -26,7 +27,7 @@ from fedsift.federation.remote import RemoteFederation, Timeouts
 from fedsift.flower.run_keys import RunKeys
 from fedsift.flower.transport import GridTransport
 from fedsift.site.host import RUN_NAME
-from fedsift.site.sources import REFERENCE, load_model, load_samples
+from fedsift.site.result import read_options
 
 FILES = ("config.toml", "rounds.jsonl", "model.safetensors", "summary.json")
 CHUNK = 48_000  # bytes of a file in one line of the log
@@ -67,11 +68,11 @@ def own_server(folder: Path) -> OwnServer | None:
     if not own.get("validation"):
         return None
     sys.path.insert(0, own["cwd"])
-    validation = load_samples(own["validation"])
-    test = load_samples(own["test"]) if own.get("test") else validation
-    model = own.get("model") or "auto"
-    module = load_model(model, tuple(validation[0].shape[1:]))
-    return OwnServer(validation, test, module, own_model=bool(REFERENCE.fullmatch(model)))
+    options = read_options(own["reading"])
+    validation = read(own["validation"], options)
+    test = read(own["test"], options) if own.get("test") else None
+    keys = {name: own[name] for name in ("model", "encoder", "classes") if own.get(name)}
+    return OwnServer(validation, test, keys)
 
 
 def _send_file(folder: Path, name: str) -> None:

@@ -5,6 +5,7 @@ derivatives      gradients, Hessian and cross products of any two losses
 tangents         J v in forward or reverse mode
 curvature        Hessian and Gauss-Newton matrix as operators
 sgd              local steps, of one client or of several at once
+inputs           inputs that need not be in memory; batches: with their labels
 sample_losses    losses of single samples, agreement with their labels
 flat_model       any ``nn.Module`` as a function of a flat vector; stacked_model: several at once
 batch_norm       frozen statistics, or GroupNorm in its place
@@ -18,6 +19,7 @@ loss_pair        a user's own two losses
 """
 
 from fedsift.problem.batch_norm import without_batch_norm
+from fedsift.problem.batches import LabelledBatch, StoredBatch, batch_of
 from fedsift.problem.derivatives import (
     cross_product,
     hessian_product,
@@ -28,7 +30,7 @@ from fedsift.problem.flat_model import FlatModel
 from fedsift.problem.loss_pair import LossPair, TensorBatch
 from fedsift.problem.protocol import Batch, Composite, Problem, SampleWeighting, chunks
 from fedsift.problem.quadratic import Quadratic, QuadraticClient, mean_client, random_quadratic
-from fedsift.problem.reweighting import LabelledBatch, Reweighting
+from fedsift.problem.reweighting import Reweighting
 from fedsift.problem.sgd import LocalSteps
 from fedsift.problem.trial import bind
 
@@ -44,7 +46,9 @@ __all__ = [
     "QuadraticClient",
     "Reweighting",
     "SampleWeighting",
+    "StoredBatch",
     "TensorBatch",
+    "batch_of",
     "bind",
     "chunks",
     "cross_product",

@@ -12,6 +12,7 @@ a sample's loss depend on its batch.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 
@@ -19,7 +20,8 @@ import torch
 from torch import nn
 
 from fedsift.errors import InputError
-from fedsift.randomness import generator
+from fedsift.randomness import derive, generator
+from fedsift.references import REFERENCE, call, find
 
 Shape = tuple[int, ...]
 
@@ -125,14 +127,49 @@ def default_model(kind: str, shape: Shape) -> str:
 
 
 def build_model(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
-    """Build a model of the table; the global random state is neither read nor written."""
+    """Build a model of the table, or ``module:function``; the global random state stays as it is.
+
+    A function of one's own gets the inputs' shape and the number of classes if it takes two
+    arguments, and else nothing.
+    """
+    if REFERENCE.fullmatch(name):
+        return _own(name, shape, classes, seed)
     if name not in MODELS:
-        raise InputError(f"there is no model {name!r}; it must be one of {', '.join(MODELS)}")
+        raise InputError(
+            f"there is no model {name!r}; give module:function or one of {', '.join(MODELS)}"
+        )
     with torch.device("meta"):
         model = MODELS[name](tuple(shape), classes)
     model.to_empty(device="cpu")
     _initialise(model, generator(seed, "model"))
     return model
+
+
+def _own(reference: str, shape: Shape, classes: int, seed: int) -> nn.Module:
+    """Call a function of the user's."""
+    function = find(reference)
+    try:
+        takes = len(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        takes = 0
+    given = (shape, classes) if takes == 2 else ()
+    return seeded_model(lambda *_: call(reference, *given), shape, classes, seed, reference)
+
+
+def seeded_model(
+    function: Callable[[Shape, int], nn.Module],
+    shape: Shape,
+    classes: int,
+    seed: int,
+    name: str = "the model's function",
+) -> nn.Module:
+    """Call a function with torch's generators seeded; they are then as before."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(derive(seed, "model"))
+        module = function(shape, classes)
+    if not isinstance(module, nn.Module):
+        raise InputError(f"{name} returned a {type(module).__name__} and not an nn.Module")
+    return module
 
 
 @torch.no_grad()

@@ -14,11 +14,15 @@ allows closed forms and one pass over the samples of several clients.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
+
+NUMBERS = 50_000  # of all inputs in one chunk: more leaves the cache and needs more memory
+SMALLEST, LARGEST = 64, 512
 
 
 class Batch(Protocol):
@@ -116,9 +120,36 @@ class SampleWeighting(Composite, Protocol):
         ...
 
 
+@runtime_checkable
+class UnreadBatch(Protocol):
+    """A batch whose samples are not in memory: ``take`` reads them, ``unread`` does not."""
+
+    def unread(self, positions: Tensor) -> Any:
+        """Return the samples at these positions, unread."""
+        ...
+
+
+def is_stored(batch: Any) -> bool:
+    """Return whether a batch's samples are not in memory."""
+    return isinstance(batch, UnreadBatch)
+
+
+def part_of(batch: Any, positions: Tensor) -> Any:
+    """Return the samples at these positions: many, so that stored ones are not read yet."""
+    return batch.unread(positions) if is_stored(batch) else batch.take(positions)
+
+
+def chunk_length(batch: Any) -> int:
+    """Return how many samples to take at once: more where samples are small."""
+    shape: tuple[int, ...] = getattr(getattr(batch, "inputs", None), "shape", ())
+    if not shape or not math.prod(shape):
+        return SMALLEST
+    return min(max(NUMBERS // math.prod(shape[1:]), SMALLEST), LARGEST)
+
+
 def chunks(batch: AnyBatch, size: int) -> Iterator[AnyBatch]:
-    """Cut a batch into consecutive parts of at most ``size`` samples."""
-    if len(batch) <= size:
+    """Cut a batch into consecutive parts of at most ``size`` samples, each of them in memory."""
+    if len(batch) <= size and not is_stored(batch):
         yield batch
         return
     for start in range(0, len(batch), size):

@@ -18,45 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedsift.memory import aligned
+from fedsift.problem.batches import LabelledBatch
 from fedsift.problem.bootstrap import redirected_losses, sample_scores
 from fedsift.problem.flat_model import FlatModel
 from fedsift.problem.run_modes import RunModes
 from fedsift.problem.sample_losses import label_agreement
 from fedsift.problem.stacked_model import stacked_model
-
-
-@dataclass(frozen=True)
-class LabelledBatch:
-    """Inputs and labels; ``positions`` are the entries of x that weigh the samples.
-
-    ``scale`` is the weight of each sample in a mean over samples; None: all equal.
-    """
-
-    inputs: Tensor
-    labels: Tensor
-    positions: Tensor
-    scale: Tensor | None = None
-
-    @classmethod
-    def of(cls, inputs: Tensor, labels: Tensor) -> LabelledBatch:
-        """Give the samples the positions 0, 1, ...
-
-        Inputs have one layout, so that equal samples round the same: images channels-last, on
-        which convolutions are faster.
-        """
-        layout = torch.channels_last if inputs.ndim == 4 else torch.contiguous_format
-        inputs = aligned(inputs.contiguous(memory_format=layout))
-        return cls(inputs, aligned(labels), torch.arange(len(labels), device=labels.device))
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, positions: Tensor) -> LabelledBatch:
-        """Return the samples at these positions."""
-        at = positions.to(self.labels.device)
-        scale = None if self.scale is None else self.scale[at]
-        return LabelledBatch(self.inputs[at], self.labels[at], self.positions[at], scale)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedsift.problem.protocol import Problem, SampleWeighting
+from fedsift.problem.protocol import (
+    Problem,
+    SampleWeighting,
+    chunk_length,
+    chunks,
+    is_stored,
+)
 
 
 @dataclass(frozen=True)
@@ -45,12 +51,10 @@ def local_sgd(
     y = y.clone()
     losses = []
     for positions in _minibatches(len(batch), local, generator, y.device):
-        part = _part(batch, positions)
         y.requires_grad_(True)
-        loss = problem.inner_loss(x, y, part)
-        (gradient,) = torch.autograd.grad(loss, y)
+        loss, gradient = _loss_and_gradient(problem, x, y, batch, positions)
         y = y.detach().sub_(gradient, alpha=local.lr)
-        losses.append(loss.detach())
+        losses.append(loss)
     return Trained(y, torch.stack(losses).mean())
 
 
@@ -82,6 +86,21 @@ def stacked_sgd(
         losses.append(loss.detach())
     mean = torch.stack(losses).mean(dim=0)
     return [Trained(*pair) for pair in zip(ys.unbind(), mean.unbind(), strict=True)]
+
+
+def _loss_and_gradient(
+    problem: Problem, x: Tensor, y: Tensor, batch: Any, positions: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return g and ∇_y g of a minibatch; of a whole stored batch, as the mean over its chunks."""
+    if positions is not None or not is_stored(batch):
+        loss = problem.inner_loss(x, y, _part(batch, positions))
+        return loss.detach(), torch.autograd.grad(loss, y)[0]
+    total, gradient = y.new_zeros(()), torch.zeros_like(y)
+    for part in chunks(batch, chunk_length(batch)):
+        loss, share = problem.inner_loss(x, y, part), len(part) / len(batch)
+        gradient.add_(torch.autograd.grad(loss, y)[0], alpha=share)
+        total.add_(loss.detach(), alpha=share)
+    return total, gradient
 
 
 def _part(batch: Any, positions: Tensor | None) -> Any:

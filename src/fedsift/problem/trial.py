@@ -20,9 +20,11 @@ from torch.nn.functional import cross_entropy
 
 from fedsift.errors import DataError, FedsiftError, InputError
 from fedsift.problem.batch_norm import warn_of_unused_statistics
+from fedsift.problem.batches import LabelledBatch
 from fedsift.problem.failing_layer import failing_layer, layer_without_derivative
 from fedsift.problem.flat_model import FlatModel
-from fedsift.problem.reweighting import LabelledBatch, Reweighting
+from fedsift.problem.inputs import Inputs, take
+from fedsift.problem.reweighting import Reweighting
 from fedsift.problem.run_modes import HessianMode, Jacobian, RunModes
 from fedsift.problem.stacked_model import known_layers
 from fedsift.problem.tangents import along, linearised_outputs, push
@@ -31,11 +33,11 @@ SAMPLES = 2
 TOLERANCE = 1e-2  # relative: what is looked for is a derivative that lacks a part, not rounding
 
 
-def bind(model: FlatModel, inputs: Tensor, what: str = "the inputs") -> FlatModel:
+def bind(model: FlatModel, inputs: Inputs, what: str = "the inputs") -> FlatModel:
     """Return the model as it runs on such inputs; an error names the layer where nothing works."""
     warn_of_unused_statistics(model.module)
     batch = _example(inputs, model.initial().device)
-    if known_layers(model, images=inputs.ndim == 4) is not None:
+    if known_layers(model, images=len(inputs.shape) == 4) is not None:
         return _with_logits([model], batch, what)[0]
     layouts = [False, True] if _has_images(model, inputs) else [False]
     candidates = [model.run_as(RunModes(c, p)) for p, c in product((False, True), layouts)]
@@ -49,15 +51,16 @@ def bind(model: FlatModel, inputs: Tensor, what: str = "the inputs") -> FlatMode
     return chosen.run_as(replace(chosen.modes, hessian=way, lacking=lacking))
 
 
-def _example(inputs: Tensor, device: torch.device) -> LabelledBatch:
+def _example(inputs: Inputs, device: torch.device) -> LabelledBatch:
     """Return two inputs, laid out as in training; the first twice where there is one only."""
-    some = inputs[torch.arange(SAMPLES) % max(len(inputs), 1)].to(device)
+    some = take(inputs, torch.arange(SAMPLES) % max(len(inputs), 1)).to(device)
     return LabelledBatch.of(some, torch.zeros(SAMPLES, dtype=torch.int64, device=device))
 
 
-def _has_images(model: FlatModel, inputs: Tensor) -> bool:
+def _has_images(model: FlatModel, inputs: Inputs) -> bool:
     """Return whether anything would be laid out channels-last."""
-    return inputs.ndim == 4 or any(p.ndim == 4 for p in model.unflatten(model.initial()).values())
+    images = len(inputs.shape) == 4
+    return images or any(p.ndim == 4 for p in model.unflatten(model.initial()).values())
 
 
 @torch.no_grad()

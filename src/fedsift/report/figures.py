@@ -6,6 +6,7 @@ wraps on a narrow screen, and not in the drawing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -72,7 +73,22 @@ def _accuracy(rounds: pd.DataFrame) -> pd.Series:
     return 100 * rounds["test_accuracy"]
 
 
+def _validation(rounds: pd.DataFrame) -> pd.Series:
+    """Return the accuracy on the clean set, for runs that have no test set."""
+    tested = rounds["test_accuracy"].notna().any()
+    return 100 * rounds["validation_accuracy"] * (math.nan if tested else 1)
+
+
 LINES = (
+    LineSpec(
+        "validation",
+        "Accuracy on the clean set",
+        "Share of the clean set that the model classifies correctly; there is no test set, and "
+        "training uses the clean set.",
+        _validation,
+        unit="%",
+        bounds=(0, 100),
+    ),
     LineSpec(
         "accuracy",
         "Test accuracy",
@@ -84,8 +100,8 @@ LINES = (
     LineSpec(
         "f1",
         "Mislabelled samples found (F1)",
-        "F1 of the labels flagged (weight below 0.5) against those that are wrong.",
-        lambda rounds: rounds["f1"],
+        "F1 of the weights: a label counts as flagged where its weight is below 0.5.",
+        lambda rounds: rounds["weights_f1"],
         limits=(0, 1),
     ),
     LineSpec(

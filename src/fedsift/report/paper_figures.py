@@ -69,8 +69,8 @@ class Layout:
 
 LAYOUTS = {
     "fig1": Layout(("mnist", "cifar10", "femnist"), "test_accuracy", by_rate=False),
-    "fig2": Layout(("mnist",), "f1", by_rate=True),
-    "fig3": Layout(("femnist",), "f1", by_rate=True),
+    "fig2": Layout(("mnist",), "weights_f1", by_rate=True),
+    "fig3": Layout(("femnist",), "weights_f1", by_rate=True),
 }
 
 
@@ -107,7 +107,7 @@ def draw(name: str, curves: Sequence[Curve]) -> Figure:
                 part = [c for c in curves if (layout.row(c), c.split) == (row, split)]
                 _panel(axes, part, layout)
                 axes.set_title(f"{_heading(layout, row, curves)}, {SPLITS[split]}", fontsize=9)
-            line[0].set_ylabel("F1" if layout.by_rate else "Test accuracy (%)")
+            line[0].set_ylabel("F1 of weights" if layout.by_rate else "Test accuracy (%)")
             if not layout.by_rate:  # panels of a row share their axis
                 line[0].set_ylim(_lowest(c for c in curves if layout.row(c) == row) - 2, None)
         for axes in panels[-1]:

@@ -1,7 +1,7 @@
 """The results of ``fedsift reproduce``: files of a folder -> curves and tables.
 
-A file has a run's summary, its ``config`` and its ``series`` {round, test_accuracy, f1}. Runs that
-differ in their seed only are one curve; any other difference between them is an error.
+A file has a run's summary, its ``config`` and its ``series`` {round, test_accuracy, weights_f1}.
+Runs that differ in their seed only are one curve; any other difference between them is an error.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def load_curves(folder: Path) -> list[Curve]:
 
 def table(curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
     """Return titles and a row per curve: figures of the last round, bytes and exchanges."""
-    titles = ["dataset", "split", "method", "rate", "seeds", "rounds", "accuracy", "F1"]
+    titles = ["dataset", "split", "method", "rate", "seeds", "rounds", "accuracy", "F1 of weights"]
     titles += ["MB up", "MB down", "exchanges"]
     rows = []
     for curve in curves:
@@ -82,7 +82,7 @@ def table(curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
         seeds = ", ".join(str(run["seed"]) for run in curve.runs)
         cells = [curve.dataset, curve.split, f"`{curve.method}`", rate, seeds]
         cells += [over_seeds(curve.values("rounds"), ".0f")]
-        cells += [over_seeds(curve.values(key), ".3f") for key in ("test_accuracy", "f1")]
+        cells += [over_seeds(curve.values(key), ".3f") for key in ("test_accuracy", "weights_f1")]
         cells += [_mean(curve.values(key), MEGABYTE) for key in ("bytes_up", "bytes_down")]
         rows.append([*cells, over_seeds(curve.values("exchanges"), ".0f")])
     return titles, rows

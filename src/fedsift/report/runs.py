@@ -26,8 +26,8 @@ from fedsift.algorithms.registry import METHODS
 from fedsift.errors import InputError
 
 MEASURES = (
-    *("round", "train_loss", "validation_loss", "test_accuracy"),
-    *("f1", "precision", "recall", "auc"),
+    *("round", "train_loss", "validation_loss", "validation_accuracy", "test_accuracy"),
+    *("weights_f1", "weights_precision", "weights_recall", "weights_auc"),
     *("bytes_up", "bytes_down", "exchanges", "seconds"),
     *("residual", "v_norm", "solver_lr"),
 )

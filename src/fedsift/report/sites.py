@@ -121,8 +121,8 @@ def _truth(run: Run, site: str) -> float | None:
 def _suspects(site: str, gallery: Iterable[Mapping[str, Any]]) -> Iterable[Suspect]:
     for item in gallery:
         if PICTURE.fullmatch(str(item["image"])):
-            names = str(item["label"]), str(item["suggested_label"])
-            yield Suspect(site, str(item["image"]), *names, float(item["score"]))
+            names = str(item["given_label"]), str(item["predicted_label"])
+            yield Suspect(site, str(item["image"]), *names, float(item["label_score"]))
 
 
 def _broken(path: Path) -> InputError:

@@ -102,6 +102,8 @@ def _detection(lead: Variant, sifters: list[Variant], subject: str = "It") -> st
 
 def _why_unscored(lead: Variant) -> str:
     noise = lead.mean("noise_rate")
+    if not any(run.finished for run in lead.runs):
+        return "Flagged labels are scored when the run has ended."
     if noise == 0:
         return "No label is wrong in this data, so there is nothing to find."
     if noise is None and not any(run.truth_known for run in lead.runs):

@@ -6,8 +6,9 @@ before the reply leaves, so that a crash at any point repeats nothing and loses 
 
     <folder>/<run>/run.json                      the server's settings for the run
     <folder>/<run>/journal/                      the state (see ``journal``)
-    <folder>/<run>/clients/<id>/weights.parquet  index, label, weight: never sent
+    <folder>/<run>/clients/<name>/weights.parquet  index, label, weight: never sent
 
+The server's schema says how samples become inputs (``data.schema``); it is fitted nowhere else.
 When the run ends the site gets the model and audits its labels with it (see ``result``).
 """
 
@@ -16,7 +17,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,11 +26,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from torch import Tensor, nn
+from torch import Tensor
 
+from fedsift.audit import SiteRecord
+from fedsift.audit.record import path_of
 from fedsift.client import Client, ClientState, answer, initial_state
 from fedsift.compress import wire
 from fedsift.data import check_client
+from fedsift.data.samples import Samples
+from fedsift.data.schema import Schema, Workspace, prepare
 from fedsift.errors import FedsiftError, InputError, WireError
 from fedsift.federation.encoding import (
     ENVELOPE,
@@ -42,7 +48,10 @@ from fedsift.federation.encoding import (
 from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Reply, Scalar
-from fedsift.problem import FlatModel, LabelledBatch, Reweighting, bind
+from fedsift.problem import FlatModel, Reweighting, batch_of, bind
+from fedsift.problem.inputs import Inputs
+from fedsift.problem.networks import build_model
+from fedsift.problem.predict import predict
 from fedsift.site.journal import Entry, Journal
 from fedsift.site.result import Origin, SiteResult
 
@@ -53,7 +62,7 @@ SETTINGS = {
     "initial_weight": float,
     "bootstrap": float,
     "parameters": int,
-    "classes": int,
+    "schema": str,
     "model": str,
     "attempt": str,
 }
@@ -61,17 +70,14 @@ SETTINGS = {
 
 @dataclass(frozen=True, eq=False)
 class SiteData:
-    """What a site has: its number in the federation, samples, a folder of its own, a model.
+    """What a site has: its number in the federation, samples, a folder of its own.
 
-    ``module`` makes the model from the server's name for it, the number of classes and the seed.
     ``origin`` says where samples and model came from; ``share`` allows the server to know how many
     labels are suspicious.
     """
 
     client: int
-    module: Callable[[str, int, int], nn.Module]
-    inputs: Tensor
-    labels: Tensor
+    samples: Samples
     folder: Path
     origin: Origin = field(default_factory=Origin)
     share: bool = False
@@ -83,13 +89,17 @@ class _Run:
     def __init__(self, data: SiteData, folder: Path) -> None:
         self.folder = folder
         self.settings = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        self.model = _model(data, self.settings)
+        self.schema = Schema.from_json(self.settings["schema"])
+        workspace = Workspace(encoder=data.origin.encoder or None)
+        self.inputs, self.labels = prepare(self.schema, data.samples, workspace)
+        check_client(self.inputs, self.labels, len(self.schema.classes), data.samples.where)
+        self.model = _model(data, self.settings, self.schema, self.inputs)
         terms = (self.settings[key] for key in ("l2", "initial_weight", "bootstrap"))
         problem = Reweighting(self.model, *terms)
-        batch = LabelledBatch.of(data.inputs, data.labels)
+        batch = batch_of(self.inputs, self.labels)
         self.client = Client(data.client, problem, batch, self.settings["seed"])
         self.journal = Journal(folder / "journal")
-        self.weights = folder / "clients" / str(data.client) / "weights.parquet"
+        self.site = data.origin.name
 
     @property
     def state(self) -> ClientState:
@@ -159,17 +169,23 @@ class Host:
         opening = wire.decode(parts.get(ENVELOPE, b""))
         if not isinstance(opening, dict) or type(opening.get("next_round")) is not int:
             raise WireError("the opening message does not say in which round the run starts")
-        settings = {name: kind(opening.get(name) or 0) for name, kind in SETTINGS.items()}
-        check_client(self.data.inputs, self.data.labels, settings["classes"], "the site's data")
-        _model(self.data, settings)
+        settings = {name: kind(opening.get(name) or kind()) for name, kind in SETTINGS.items()}
         folder = self.data.folder / request_id.run
         again = (folder / "run.json").exists() and self._open(request_id.run).settings == settings
         if not again:
-            Journal(folder / "journal").rewind(int(opening["next_round"] or 0))
-            write_text(folder / "run.json", json.dumps(settings))
+            self._start(folder, settings, int(opening["next_round"] or 0))
             self._runs.pop(request_id.run, None)
         run = self._open(request_id.run)
-        return encode_reply(self._reply({f"{n}_version": k.version for n, k in run.kept.items()}))
+        versions = {f"{n}_version": k.version for n, k in run.kept.items()}
+        return encode_reply(self._reply({"name": self.data.origin.name, **versions}))
+
+    def _start(self, folder: Path, settings: dict[str, Any], next_round: int) -> None:
+        """Write a run's settings; what the site cannot run is refused and nothing is written."""
+        with tempfile.TemporaryDirectory() as trial:
+            write_text(Path(trial) / "run.json", json.dumps(settings))
+            _Run(self.data, Path(trial))
+        Journal(folder / "journal").rewind(next_round)
+        write_text(folder / "run.json", json.dumps(settings))
 
     def _close(self, run: _Run, parts: Mapping[str, bytes]) -> Parts:
         """Keep the final model and audit the site's labels with it."""
@@ -179,9 +195,15 @@ class Host:
         if not isinstance(closing, dict) or not isinstance(y, Tensor) or not fits:
             raise WireError("the closing message has no model of this run")
         assert average is not None  # weights are always a site's own
-        result = SiteResult.of(own.client, own.origin, closing, run.settings)
-        audit = result.audit(run.model, y, own.inputs, own.labels, average)
-        self._write_weights(run, run.state)
+        result = SiteResult.of(own.origin, closing, run.schema)
+        record = SiteRecord(
+            own.origin.name,
+            run.labels,
+            average,
+            predict(run.model, y, run.inputs),
+            own.samples.ids,
+        )
+        audit = result.audit(record, lambda: own.samples.content)
         result.write(run.folder, run.model, y, audit)
         shared = own.share and closing.get("share_summary") is True
         return encode_reply(self._reply({"flagged": audit.summary.flagged} if shared else {}))
@@ -197,33 +219,37 @@ class Host:
     def _write_weights(self, run: _Run, state: ClientState) -> None:
         if state.average is None:
             return
-        labels = self.data.labels.numpy()
         columns = {
-            "index": np.arange(len(labels)),
-            "label": labels,
+            "index": np.arange(len(run.labels)),
+            "label": run.labels.numpy(),
             "weight": state.average.numpy(),
         }
-        table = pd.DataFrame(columns)
-        write_atomically(run.weights, partial(table.to_parquet, index=False))
-        run.weights.chmod(0o600)
+        path = path_of(run.folder, run.site)
+        write_atomically(path, partial(pd.DataFrame(columns).to_parquet, index=False))
+        path.chmod(0o600)
 
     def _reply(self, scalars: Mapping[str, Scalar] | None = None) -> Reply:
-        return Reply(self.data.client, len(self.data.labels), scalars=scalars or {})
+        return Reply(self.data.client, len(self.data.samples), scalars=scalars or {})
 
     def _error(self, sentence: str) -> Parts:
-        reply = Reply(self.data.client, len(self.data.labels), error=sentence)
+        reply = Reply(self.data.client, len(self.data.samples), error=sentence)
         return encode_reply(reply)
 
 
-def _model(data: SiteData, settings: Mapping[str, Any]) -> FlatModel:
+def _model(
+    data: SiteData, settings: Mapping[str, Any], schema: Schema, inputs: Inputs
+) -> FlatModel:
     """Build the run's model; refuse one that differs from the server's."""
-    model = FlatModel(data.module(*(settings[key] for key in ("model", "classes", "seed"))))
+    named = settings["model"] if data.origin.model == "auto" else data.origin.model
+    if not named:
+        raise InputError("the server uses a model of its own; join with --model module:function")
+    model = FlatModel(build_model(named, schema.shape, len(schema.classes), settings["seed"]))
     if settings["parameters"] != model.length:
         raise InputError(
             f"the site's model has {model.length} parameters and the server's has "
             f"{settings['parameters']}; give both the same --model"
         )
-    return bind(model, data.inputs, "the site's inputs")
+    return bind(model, inputs, "the site's inputs")
 
 
 def _digest(parts: Mapping[str, bytes]) -> str:

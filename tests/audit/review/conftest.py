@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedsift.audit import Calibration, audit_site
+from audit.conftest import audited
+from fedsift.audit import SiteRecord
 from fedsift.audit.review import Decisions, ReviewSamples
 from fedsift.audit.review.app import Review
 from fedsift.audit.review.server import HOST, listen, web_server
@@ -61,8 +62,8 @@ def many(count: int) -> ReviewSamples:
     inputs = torch.rand(count, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     probabilities = torch.tensor([[0.01, 0.99]]).repeat(count, 1)
     probabilities[: count // 10] = probabilities[: count // 10].flip(1)
-    parts = inputs, torch.zeros(count).long(), torch.zeros(count), probabilities
-    return ReviewSamples.of(audit_site(0, *parts, Calibration(), ("no", "yes")))
+    record = SiteRecord("0", torch.zeros(count).long(), torch.zeros(count), probabilities)
+    return ReviewSamples.of(audited(inputs, record, ("no", "yes")))
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def test_an_image_is_the_sample(site, images):
     status, headers, content = ask(site, "GET", "/image/3")
     assert (status, headers["Content-Type"]) == (200, "image/png")
     drawn = np.asarray(Image.open(io.BytesIO(content)), dtype=float)
-    assert np.corrcoef(drawn.ravel(), images.inputs[3].numpy().ravel())[0, 1] > 0.999
+    assert np.corrcoef(drawn.ravel(), images.content.inputs[3].numpy().ravel())[0, 1] > 0.999
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_decisions_come_out_as_corrected_labels(site, images):
         "unusable": 1,
     }
     table = pd.read_parquet(site.folder / "corrected.parquet")
-    given = images.labels.tolist()
+    given = images.record.labels.tolist()
     assert table["class"].tolist() == [1, 0, *given[2:]]
     assert table["label"].tolist() == [images.class_names[c] for c in table["class"]]
     assert table["unusable"].tolist() == [False, False, True, *[False] * 5]
-    assert table["client"].tolist() == [0] * 8
+    assert table["site"].tolist() == ["north"] * 8
     assert table["index"].tolist() == list(range(8))

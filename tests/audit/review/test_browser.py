@@ -51,7 +51,7 @@ def test_decide_undo_reopen_and_export(images, tmp_path, open_page):
         page.wait_for_selector("#toast.on")
         assert "2 labels changed" in text(page, "#toast")
     table = pd.read_parquet(tmp_path / "corrected.parquet").set_index("index")
-    suggested = images.table.set_index("index")["suggested_label"]
+    suggested = images.table.set_index("index")["predicted_label"]
     assert table["decision"][order[:4]].tolist() == ["accept", "keep", "relabel", "none"]
     assert table["label"][order[0]] == suggested[order[0]]
     assert table["class"][order[2]] == 1

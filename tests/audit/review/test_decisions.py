@@ -113,5 +113,5 @@ def test_unknown_actions_and_samples_are_refused(decisions, index, action):
 def test_a_file_of_another_client_is_refused(decisions, path):
     decisions.decide(9, 0, "keep", 0, "a")
     decisions.close()
-    with pytest.raises(InputError, match="line 1, is not a decision on this client"):
+    with pytest.raises(InputError, match="line 1, is not a decision on this site"):
         Decisions(path, 5)

@@ -82,7 +82,7 @@ class Review:
         source = files(__package__).joinpath("templates/review.html").read_text(encoding="utf-8")
         return HTMLResponse(
             environment.from_string(source).render(
-                client=self.samples.client,
+                site=self.samples.site,
                 classes=self.samples.class_names,
                 total=len(self.samples.table),
                 images=self.samples.are_images,

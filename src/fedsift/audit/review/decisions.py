@@ -48,7 +48,7 @@ class Conflict(InputError):  # noqa: N818 - reads as a fact
 
 
 class Decisions:
-    """The decisions on one client's samples."""
+    """The decisions on one site's samples."""
 
     def __init__(self, path: Path, samples: int) -> None:
         self.path, self.samples = path, samples
@@ -160,7 +160,7 @@ class Decisions:
                 fits = False
             if not fits:
                 raise InputError(
-                    f"{self.path}, line {number}, is not a decision on this client; move the file "
+                    f"{self.path}, line {number}, is not a decision on this site; move the file "
                     "away"
                 )
             yield event

@@ -2,67 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from torch import Tensor
 
 from fedsift.audit.review.decisions import Decisions
 from fedsift.audit.site import SiteAudit
-from fedsift.data.images import is_image, png
+from fedsift.data.samples import Content
 from fedsift.files import write_atomically
-
-SHOWN_FIELDS = 200
 
 
 @dataclass(frozen=True, eq=False)
 class ReviewSamples:
     """The samples of a site in the order of suspicion."""
 
-    client: int
-    inputs: Tensor
+    site: str
+    content: Content
     class_names: tuple[str, ...]
     table: pd.DataFrame
-    field_names: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, audit: SiteAudit, field_names: Sequence[str] | None = None) -> ReviewSamples:
+    def of(cls, audit: SiteAudit) -> ReviewSamples:
         """Make them from an audit."""
-        names = None if field_names is None else tuple(field_names)
-        return cls(audit.client, audit.inputs, audit.class_names, audit.table, names)
+        return cls(audit.site, audit.content, audit.class_names, audit.table)
 
     @property
     def are_images(self) -> bool:
         """Whether a sample can be drawn."""
-        return is_image(self.inputs)
+        return len(self.content) > 0 and self.content.picture(0) is not None
 
     def picture(self, index: int) -> bytes:
         """Draw a sample as PNG."""
-        return png(self.inputs[index])
+        return self.content.picture(index) or b""
 
     def fields(self, index: int) -> list[tuple[str, str]]:
-        """Return the first fields of a sample by name."""
-        values = self.inputs[index].flatten()[:SHOWN_FIELDS].tolist()
-        names = self.field_names or tuple(f"field {n}" for n in range(len(values)))
-        return [(name, f"{value:.6g}") for name, value in zip(names, values, strict=False)]
+        """Return the fields of a sample by name, as a person reads them."""
+        return [(name, _text(value)) for name, value in self.content.fields(index).items()]
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the table by column, classes as numbers: a small message for many samples."""
-        number = {name: n for n, name in enumerate(self.class_names)}
         table = self.table
         columns: dict[str, list[Any]] = {
             "index": table["index"].tolist(),
-            "label": [number[name] for name in table["label"]],
-            "suggested": [number[name] for name in table["suggested_label"]],
+            "id": table["id"].tolist(),
+            "label": self._numbers("given_label"),
+            "suggested": self._numbers("predicted_label"),
         }
-        for name in ("weight", "score", "confidence"):
-            columns[name] = [round(float(v), 4) for v in table[name]]
-        if "id" in table:
-            columns["id"] = [str(v) for v in table["id"]]
+        for name, column in (("weight",) * 2, ("score", "label_score"), ("confidence",) * 2):
+            columns[name] = [round(float(v), 4) for v in table[column]]
         return columns
+
+    def _numbers(self, column: str) -> list[int]:
+        number = {name: n for n, name in enumerate(self.class_names)}
+        return [number[str(name)] for name in self.table[column]]
 
 
 def corrected_labels(samples: ReviewSamples, decisions: Decisions) -> pd.DataFrame:
@@ -70,12 +64,10 @@ def corrected_labels(samples: ReviewSamples, decisions: Decisions) -> pd.DataFra
     number = {name: n for n, name in enumerate(samples.class_names)}
     table = samples.table.sort_values("index", ignore_index=True)
     states = [decisions.of(int(index)) for index in table["index"]]
-    given = [number[name] for name in table["label"]]
+    given = [number[str(name)] for name in table["given_label"]]
     new = [old if s.label is None else s.label for s, old in zip(states, given, strict=True)]
-    out = pd.DataFrame({"client": samples.client, "index": table["index"]})
-    if "id" in table:
-        out["id"] = table["id"]
-    out["given_label"] = table["label"]
+    out = pd.DataFrame({"site": samples.site, "index": table["index"], "id": table["id"]})
+    out["given_label"] = [samples.class_names[n] for n in given]
     out["label"] = [samples.class_names[n] for n in new]
     out["class"] = new
     out["unusable"] = [s.action == "unusable" for s in states]
@@ -88,3 +80,9 @@ def export(samples: ReviewSamples, decisions: Decisions, path: Path) -> pd.DataF
     table = corrected_labels(samples, decisions)
     write_atomically(path, lambda temporary: table.to_parquet(temporary, index=False))
     return table
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

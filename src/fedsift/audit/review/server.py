@@ -18,7 +18,7 @@ HOST = "127.0.0.1"
 
 
 def serve(samples: ReviewSamples, folder: Path, port: int, announce: Callable[[str], None]) -> None:
-    """Serve a client's samples; decisions and corrected labels go into ``folder``."""
+    """Serve a site's samples; decisions and corrected labels go into ``folder``."""
     token = secrets.token_urlsafe(24)
     with listen(port) as listening:
         decisions = Decisions(folder / "decisions.jsonl", len(samples.table))

@@ -171,7 +171,7 @@ function drawSingle() {
   const s = current();
   if (!s) return;
   $("position").textContent = `${at + 1} of ${shown.length}`;
-  $("name").textContent = `sample ${s.index}` + (s.id === undefined ? "" : `, id ${s.id}`);
+  $("name").textContent = `sample ${s.index}` + (s.id === String(s.index) ? "" : `, id ${s.id}`);
   $("given").textContent = classes[s.label];
   $("suggestion").textContent = classes[s.suggested];
   for (const key of ["confidence", "score", "weight"]) {

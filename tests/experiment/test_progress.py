@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from fedsift.cli import progress as module
-from fedsift.cli.progress import progress
+from fedsift.experiment import progress as module
+from fedsift.experiment.progress import progress
 
 
 def record(k: int, **figures) -> dict:
@@ -31,10 +31,10 @@ def test_last_round_is_always_shown(capsys):
 
 def test_figures_stay_until_there_are_new_ones(capsys):
     with progress("iter-topk", 2) as observe:
-        observe(record(1, test_accuracy=0.75, f1=0.5))
-        observe(record(2, train_loss=123456.0, f1=None))
+        observe(record(1, test_accuracy=0.75, weights_f1=0.5))
+        observe(record(2, train_loss=123456.0, weights_f1=None))
     assert capsys.readouterr().err.splitlines()[1] == (
-        "iter-topk 2/2 loss 1.2e+05  accuracy 0.750  F1 0.500  2.0 MB"
+        "iter-topk 2/2 loss 1.2e+05  test 0.750  F1 of weights 0.500  2.0 MB"
     )
 
 
@@ -65,7 +65,7 @@ def test_bar_shows_method_round_and_figures_at_any_width(terminal, width):
             observe(record(k, test_accuracy=0.75))
     last = shown.getvalue().rpartition("iter-sketch")[2]
     assert last.lstrip().startswith("9/9 ")
-    assert "loss 1.500  accuracy 0.750  9.0 MB" in last
+    assert "loss 1.500  test 0.750  9.0 MB" in last
 
 
 def test_an_event_is_printed_above_the_bar_as_it_is(terminal):

@@ -1,4 +1,4 @@
-"""The progress bar of a run: loss, accuracy, F1, bytes."""
+"""The progress bar of a run: loss, accuracies, F1 of the weights, bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,20 @@ console = Console(stderr=True, highlight=False)
 
 
 @contextmanager
+def shown_progress(name: str, rounds: int, show: bool | None) -> Iterator[Observer]:
+    """Show the progress if asked to; None: where stderr is a terminal or a notebook."""
+    visible = console.is_terminal or console.is_jupyter
+    if show is False or (show is None and not visible):
+        yield lambda _: None
+        return
+    with progress(name, rounds) as observe:
+        yield observe
+
+
+@contextmanager
 def progress(name: str, rounds: int) -> Iterator[Observer]:
     """Show a bar on stderr; where stderr is not a terminal, a plain line now and then."""
-    if not console.is_terminal:
+    if not (console.is_terminal or console.is_jupyter):
         yield _plain(name, rounds)
         return
     bar = Progress(  # where it is narrow, the bar and the time left go first
@@ -64,7 +75,12 @@ class _Figures:
         self._bytes = 0
 
     def text(self, record: dict[str, Any]) -> str:
-        keys = {"train_loss": "loss", "test_accuracy": "accuracy", "f1": "F1"}
+        keys = {
+            "train_loss": "loss",
+            "validation_accuracy": "validation",
+            "test_accuracy": "test",
+            "weights_f1": "F1 of weights",
+        }
         for key in keys:
             if record.get(key) is not None:
                 self._latest[key] = record[key]

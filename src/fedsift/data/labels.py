@@ -1,0 +1,129 @@
+"""Labels as users have them: numbers of classes, or names that get numbers here.
+
+| given                                       | read as                               |
+|---------------------------------------------|---------------------------------------|
+| integers                                    | numbers of classes, as they are       |
+| strings, booleans, categories of these      | names of classes                      |
+| floats, missing values, anything else       | refused                               |
+
+Names are numbered in the order of ``class_names``; without it in sorted order, over all sites, the
+clean set and the test set together, so that a name has one number everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedsift.errors import DataError
+from fedsift.memory import aligned
+
+Labels = Tensor | tuple[str, ...]
+
+
+def read_labels(values: Any, where: str) -> Labels:
+    """Return integers as a tensor and all else that can be a label as names."""
+    if isinstance(values, Tensor):
+        array = values.detach().cpu().numpy() if values.layout == torch.strided else np.array(None)
+    else:
+        try:
+            array = np.asarray(values)
+        except (TypeError, ValueError):
+            array = np.array(None)
+    if array.dtype.kind == "O" and array.ndim == 1:
+        array = _plain(array, where)
+    if array.size == 0 or array.dtype.kind in "iu":
+        return aligned(torch.from_numpy(array.astype(np.int64)))
+    if array.dtype.kind in "fc":
+        raise DataError(
+            f"{where} has labels of type {_type(values, array)}; labels must be integers or names, "
+            "so convert them, for example with .astype(int)"
+        )
+    if array.dtype.kind not in "bU" or array.ndim != 1:
+        raise DataError(
+            f"{where} has labels that are not an array of integers or names; give one label per "
+            "input"
+        )
+    return tuple(map(str, array.tolist()))
+
+
+def names_of_classes(
+    parts: Mapping[str, Labels], given: Sequence[str] | None, known: Sequence[str] | None
+) -> tuple[str, ...] | None:
+    """Return the names of all classes; None where labels are numbers that nobody has named.
+
+    ``given`` is the user's order, ``known`` what a source says of it.
+    """
+    named = [where for where, labels in parts.items() if isinstance(labels, tuple)]
+    plain = [where for where in parts if where not in named]
+    if named and plain:
+        raise DataError(
+            f"{named[0]} has names or booleans as labels but {plain[0]} has numbers; give names "
+            "everywhere, or numbers"
+        )
+    if given is not None:
+        return tuple(map(str, given))
+    if known is not None:
+        return tuple(known)
+    found = {name for labels in parts.values() if isinstance(labels, tuple) for name in labels}
+    if not found:
+        return None
+    numbers = all(name.isdecimal() for name in found)
+    return tuple(sorted(found, key=(lambda name: (int(name), name)) if numbers else None))
+
+
+def numbered(labels: Labels, names: Sequence[str] | None, where: str) -> Tensor:
+    """Return the number of each label's class."""
+    if isinstance(labels, Tensor):
+        return labels
+    number = {name: n for n, name in enumerate(names or ())}
+    unknown = next((j for j, name in enumerate(labels) if name not in number), None)
+    if unknown is not None:
+        raise DataError(
+            f"{where} has the label '{labels[unknown]}' in sample {unknown}, which is not among "
+            f"the classes {_listed(number)}; correct the label or name the class"
+        )
+    return torch.tensor([number[name] for name in labels], dtype=torch.int64)
+
+
+def check_outputs(names: Sequence[str], outputs: int, given: bool) -> None:
+    """Raise a ``DataError`` unless the model has one output for every class."""
+    count = len(set(names))
+    if count == outputs == len(names):
+        return
+    if given:
+        raise DataError(f"class_names has {count} names for {outputs} classes; give one per class")
+    raise DataError(
+        f"the labels have the {count} classes {_listed(names)} but the model has {outputs} "
+        "outputs; change its last layer, or give class_names with all classes in order"
+    )
+
+
+def _plain(array: Any, where: str) -> Any:
+    """Return objects that are all text, all booleans or all integers as an array of these."""
+    missing = pd.isna(array)
+    if missing.any():
+        raise DataError(
+            f"{where} has no label in sample {int(missing.nonzero()[0][0])}; leave the sample out"
+        )
+    kinds = {type(value) for value in array}
+    alike = any(all(issubclass(k, t) for k in kinds) for t in ((str,), (bool, np.bool_)))
+    whole = kinds and all(issubclass(k, int | np.integer) and k is not bool for k in kinds)
+    if alike or whole:
+        return np.array(array.tolist())
+    numbers = kinds and all(issubclass(k, int | float | np.number) for k in kinds)
+    return array.astype(np.float64) if numbers and bool not in kinds else array
+
+
+def _type(values: Any, array: Any) -> str:
+    return str(values.dtype if isinstance(values, Tensor) else array.dtype)
+
+
+def _listed(names: Sequence[str] | Mapping[str, int]) -> str:
+    shown = ", ".join(list(names)[:10])
+    return shown if len(names) <= 10 else f"{shown}, ..."

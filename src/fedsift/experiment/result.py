@@ -1,0 +1,110 @@
+"""What a run leaves, in memory or in a folder: ``fit`` returns it, ``load`` reads it.
+
+A result that was saved and loaded gives the same tables. Its model needs the module that was
+trained: one that a configuration names is built again, one's own is given to ``load``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from torch import Tensor, nn
+
+from fedsift.algorithms.registry import METHODS
+from fedsift.audit import SiteAudit, SiteSummary
+from fedsift.errors import DataError
+
+Site = str | int
+"""A site's name, or its position among the sites."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """A finished run: the trained model, a row per round, every site's audit.
+
+    ``summary`` has what ``summary.json`` has. ``model`` is a copy of the module that was given.
+    """
+
+    summary: dict[str, Any]
+    rounds: Sequence[dict[str, Any]]
+    audits: Sequence[SiteAudit]
+    make_model: Callable[[], nn.Module]
+    write: Callable[[Path], None]
+
+    @cached_property
+    def history(self) -> pd.DataFrame:
+        """A row per round."""
+        return pd.DataFrame(self.rounds)
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The trained model, on the CPU."""
+        return self.make_model()
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The names of the sites whose labels were audited."""
+        return tuple(audit.site for audit in self.audits)
+
+    def label_issues(self, client: Site | None = None) -> pd.DataFrame:
+        """Return a site's samples, the most suspicious label first; without a site, of all."""
+        if client is not None:
+            return self._audit(client).table
+        tables = [self._audit(site).table for site in self._known()]
+        order = ["label_score", "weight", "site", "index"]
+        return pd.concat(tables, ignore_index=True).sort_values(order, ignore_index=True)
+
+    def weights(self, client: Site) -> Tensor:
+        """Return the learned weights of a site's samples."""
+        return self._audit(client).record.weights
+
+    def pred_probs(self, client: Site) -> Tensor:
+        """Return the trained model's probability of every class for a site's samples."""
+        return self._audit(client).record.probabilities
+
+    def site_summary(self, client: Site) -> SiteSummary:
+        """Return how many of a site's labels are wrong, by class, and which are confused."""
+        return self._audit(client).summary
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a run folder, which ``fs.load`` and the command line read."""
+        path = Path(folder)
+        self.write(path)
+        return path
+
+    def _known(self) -> tuple[str, ...]:
+        if not self.audits:
+            able = ", ".join(name for name, method in METHODS.items() if method.learns_weights)
+            raise DataError(f"{self.summary['method']} learns no weights; fit with one of {able}")
+        return self.sites
+
+    def _audit(self, client: Site) -> SiteAudit:
+        sites = self._known()
+        if isinstance(client, str) and client in sites:
+            return self.audits[sites.index(client)]
+        if type(client) is int and 0 <= client < len(sites):
+            return self.audits[client]
+        raise DataError(f"there is no site {client!r}; it must be one of {', '.join(sites)}")
+
+    def __repr__(self) -> str:
+        figures = [
+            f"{name.replace('_', ' ')} {value:.3f}"
+            for name in ("validation_accuracy", "test_accuracy", "f1")
+            if isinstance(value := self.summary.get(name), float)
+        ]
+        lines = [
+            f"Result of {self.summary['method']} after {self.summary['rounds']} rounds",
+            f"  {', '.join(figures)}",
+        ]
+        if self.audits:
+            total = sum(audit.summary.samples for audit in self.audits)
+            flagged = sum(audit.summary.flagged for audit in self.audits)
+            lines.append(f"  {flagged} of {total} labels at {len(self.audits)} sites look wrong")
+            lines.append("  .label_issues() lists them, .site_summary(site) counts them")
+        lines.append("  .model is trained, .history has a row per round, .save(folder) keeps all")
+        return "\n".join(lines)

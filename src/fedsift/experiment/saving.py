@@ -1,0 +1,94 @@
+"""Results in folders: ``result.save`` writes what ``fedsift run`` writes, ``load`` reads both."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from fedsift.audit.shown import keep_samples
+from fedsift.errors import InputError
+from fedsift.experiment.auditing import FinishedRun, open_run, read_summary
+from fedsift.experiment.common_keys import OWN_MODEL
+from fedsift.experiment.result import Result
+from fedsift.experiment.run import Finished, read_config
+from fedsift.experiment.run_folder import RunFolder
+from fedsift.problem.networks import build_model
+
+
+def result_of(finished: Finished) -> Result:
+    """Return the result of a run that is in memory."""
+
+    def make() -> nn.Module:
+        return finished.setup.model.to_module(finished.state.y).cpu()
+
+    return Result(
+        finished.summary,
+        finished.rounds,
+        finished.audits,
+        make,
+        lambda path: _save(finished, path),
+    )
+
+
+def _save(finished: Finished, path: Path) -> None:
+    folder = RunFolder(path)
+    with folder.held():
+        folder.check_free()
+        folder.open(finished.setup.config)
+        keep_all(finished, path)
+        folder.write_rounds(finished.rounds)
+        folder.write_results(finished.model(), finished.audits, finished.summary)
+
+
+def keep_all(finished: Finished, path: Path) -> None:
+    """Keep what a person sees of the samples: they may exist in memory only."""
+    for audit in finished.audits:
+        keep_samples(audit.content, path, audit.site)
+
+
+def load(folder: str | Path, model: nn.Module | None = None) -> Result:
+    """Read a run folder; ``model`` is the module that was trained, where it is one's own."""
+    path = Path(folder)
+    run = open_run(path)
+
+    def save(target: Path) -> None:
+        raise InputError(f"this result is already in {path}; copy that folder to {target}")
+
+    return Result(
+        read_summary(path),
+        RunFolder(path).read_rounds(),
+        [run.audit(site) for site in run.sites],
+        _maker(path, model, run),
+        save,
+    )
+
+
+def _maker(path: Path, given: nn.Module | None, run: FinishedRun) -> Callable[[], nn.Module]:
+    def make() -> nn.Module:
+        config = read_config(path)
+        if given is None and config.model == OWN_MODEL:
+            raise InputError(
+                f"the model of {path} is a module of your own; give it as fs.load(folder, "
+                "model=module)"
+            )
+        shape = tuple(read_summary(path)["input_shape"])
+        sys.path.insert(0, str(Path.cwd()))  # for module:function
+        module = given or build_model(config.model, shape, len(run.class_names), config.seed)
+        try:
+            wrong = module.load_state_dict(load_file(path / "model.safetensors"), strict=False)
+        except (OSError, SafetensorError, RuntimeError) as error:
+            raise _unfit(path, str(error).partition("\n")[0]) from None
+        if wrong.unexpected_keys:
+            raise _unfit(path, f"it has no parameter {wrong.unexpected_keys[0]}")
+        return module.eval()
+
+    return make
+
+
+def _unfit(path: Path, reason: str) -> InputError:
+    return InputError(f"the model does not fit {path / 'model.safetensors'} ({reason})")

@@ -1,0 +1,89 @@
+"""Samples that are read when a pass needs them: the same bits as from memory, few at a time."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch import nn
+
+import fedsift as fs
+from fedsift.algorithms.registry import METHODS
+from fedsift.experiment.config import read_by
+from fedsift.federation import LocalFederation
+from fedsift.randomness import generator
+from stored import Watched
+
+TRAINED = [name for name, row in METHODS.items() if row.learns_weights or name == "fedavg"]
+QUICK = {"local_steps": 3, "batch_size": 8, "curvature_batch": 70, "head_start": 2, "rate": 5.0}
+QUICK |= {"preprocess_steps": 4}
+SIZES = (300, 100)
+SHAPES = {"mlp": (900,), "conv": (3, 17, 18)}  # several chunks of 64 samples
+
+
+def module(kind):
+    """Return a network with fixed numbers."""
+    flat = [nn.Linear(900, 9), nn.Tanh(), nn.Linear(9, 3)]
+    images = [nn.Conv2d(3, 5, 3, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(80, 3)]
+    found = nn.Sequential(*(flat if kind == "mlp" else images))
+    with torch.no_grad():
+        for parameter in found.parameters():
+            parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator(0, "start")))
+    return found
+
+
+@cache
+def samples(kind, name, count):
+    source = generator(0, name)
+    inputs = torch.randn(count, *SHAPES[kind], generator=source)
+    return inputs, torch.randint(3, (count,), generator=source)
+
+
+def simulated(kind, wrap, truth=None):
+    """Return a federation whose clients have wrapped inputs."""
+    pairs = [samples(kind, m, n) for m, n in enumerate(SIZES)]
+    clients = [(wrap(x), y) for x, y in pairs]
+    return fs.simulate(module(kind), clients, samples(kind, "clean", 20), true_labels=truth)
+
+
+def fitted(federation, method, **keys):
+    result = fs.fit(federation, method, rounds=2, device="cpu", **read_by(method, QUICK | keys))
+    if not METHODS[method].learns_weights:
+        return result.state.y
+    return torch.cat([result.state.y, *(result.weights(m) for m in range(len(SIZES)))])
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Let every client compute for itself, as on a network."""
+    monkeypatch.setitem(LocalFederation.__init__.__kwdefaults__, "pool", False)
+
+
+@pytest.mark.parametrize("method", TRAINED)
+@pytest.mark.parametrize("kind", SHAPES)
+def test_stored_samples_give_the_bits_of_samples_in_memory(alone, kind, method):
+    expected = fitted(simulated(kind, lambda x: x), method)
+    assert torch.equal(fitted(simulated(kind, Watched), method), expected)
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_few_samples_are_read_at_once(method):
+    watched = []
+    federation = simulated("mlp", lambda x: watched.append(Watched(x)) or watched[-1])
+    for stored in watched:
+        stored.largest = 0  # the test for NaN has limits of its own
+    fitted(federation, method)
+    limit = 256 if method in {"preprocess", "disagreement"} else 64
+    assert 0 < max(stored.largest for stored in watched) <= limit < max(SIZES)
+
+
+def test_steps_on_all_samples_are_taken_in_chunks(alone):
+    expected = fitted(simulated("conv", lambda x: x), "single-loop", batch_size=0)
+    found = fitted(simulated("conv", Watched), "single-loop", batch_size=0)
+    assert not torch.equal(found, fitted(simulated("conv", Watched), "single-loop"))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_oracle_trains_on_a_part_that_it_does_not_read_whole(alone):
+    truth = [torch.arange(n) % 3 for n in SIZES]
+    expected = fitted(simulated("mlp", lambda x: x, truth), "oracle")
+    assert torch.equal(fitted(simulated("mlp", Watched, truth), "oracle"), expected)
