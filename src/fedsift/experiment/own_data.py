@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedsift.data import ClientData, FederatedData, ServerData
+from fedsift.data.encoders import load_encoder
 from fedsift.data.samples import Samples
 from fedsift.data.schema import Schema, SchemaSettings, Workspace, prepare
 from fedsift.data.sources import ReadOptions, read
@@ -87,7 +88,8 @@ def federate(
     progress: Progress = lambda _done, _total: None,
 ) -> OwnData:
     """Fit the schema on the clean set and apply it to every site."""
-    workspace = Workspace(encoder=encoder or None, progress=progress)
+    loaded = load_encoder(encoder, clean.content.kind) if encoder else None  # once for all sites
+    workspace = Workspace(encoder=loaded, progress=progress)
     settings = SchemaSettings(encoder=encoder)
     names = [*classes, *_extra(clean, sites)]
     schema = Schema.fit(clean, classes=names, settings=settings, workspace=workspace)
@@ -104,7 +106,8 @@ def federate(
 
 def load_server(config: Config, clean: Samples, test: Samples | None) -> tuple[ServerData, Schema]:
     """Fit the schema on a server's clean set; return what the server has."""
-    workspace = Workspace(encoder=config.encoder or None)
+    encoder = load_encoder(config.encoder, clean.content.kind) if config.encoder else None
+    workspace = Workspace(encoder=encoder)
     settings = SchemaSettings(encoder=config.encoder)
     schema = Schema.fit(clean, classes=config.classes, settings=settings, workspace=workspace)
     held = in_memory(schema, clean, workspace)

@@ -35,6 +35,7 @@ TEXTS = ["no pain at all", "a fever since two days", "well"]
         ([date(2024, 1, 31), None], "date"),
         ([None, np.nan], "empty"),
         ([], "empty"),
+        ([1 + 2j, 3], "category"),
         ([[1, 2], [3]], "category"),
     ],
 )

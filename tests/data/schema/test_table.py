@@ -189,6 +189,11 @@ def test_a_column_that_is_empty_at_a_site_counts_as_missing(frame):
     assert not result[:, 5:8].any()
 
 
+def test_a_site_without_samples_has_inputs_without_rows(frame):
+    schema = Schema.fit(of_frame(frame))
+    assert dense(schema, of_frame(frame[:0])).shape == (0, *schema.shape)
+
+
 def test_a_table_without_a_usable_column_is_refused(frame):
     with pytest.raises(DataError, match="no column that can be used"):
         Schema.fit(of_frame(frame[["year", "name"]]))

@@ -7,7 +7,6 @@ module takes a tensor [k, ...] as the schema's preparation makes it (standardise
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import cast
 
@@ -16,7 +15,8 @@ from torch import Tensor, nn
 
 from fedsift import device
 from fedsift.data.encoders.encoder import Batch, Reads, brief, features, frozen, weights_hash
-from fedsift.errors import FedsiftError, InputError
+from fedsift.errors import InputError
+from fedsift.references import call
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,19 +45,7 @@ class OwnModule:
 
 def load(spec: str, kind: str) -> OwnModule:  # noqa: ARG001
     """Import the function and call it."""
-    name, _, attribute = spec.partition(":")
-    try:
-        function = getattr(importlib.import_module(name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InputError(
-            f"{spec} cannot be imported ({error}); start the command in its folder"
-        ) from None
-    try:
-        module = function()
-    except FedsiftError:
-        raise
-    except Exception as error:
-        raise InputError(f"encoder {spec} failed: {brief(error)}") from error
+    module = call(spec)
     if not isinstance(module, nn.Module):
         raise InputError(f"{spec} returned a {type(module).__name__} and not an nn.Module")
     place = device.resolve("auto")

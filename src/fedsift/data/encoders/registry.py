@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from fedsift.data.encoders import onnx_file, own_module, timm_model, transformers_model
 from fedsift.data.encoders.encoder import Encoder
 from fedsift.errors import InputError
-
-REFERENCE = re.compile(r"[\w.]+:\w+")
+from fedsift.references import REFERENCE
 
 # kind -> (how it is written, what makes it of (what is written, the samples' kind))
 ENCODERS: dict[str, tuple[str, Callable[[str, str], Encoder]]] = {

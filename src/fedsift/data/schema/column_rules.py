@@ -166,6 +166,8 @@ class Text:
 
 def hashed(column: pd.Series[Any], columns: int) -> sparse.csr_matrix:
     """Count words and pairs of words in hashed columns; each row has length 1."""
+    if column.empty:  # which scikit-learn does not take
+        return sparse.csr_matrix((0, columns), dtype=np.float32)
     vectoriser = HashingVectorizer(
         n_features=columns, ngram_range=(1, 2), norm="l2", alternate_sign=True, dtype=np.float32
     )

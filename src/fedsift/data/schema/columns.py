@@ -13,7 +13,8 @@
 from __future__ import annotations
 
 from datetime import date
-from numbers import Number
+from decimal import Decimal
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -35,17 +36,18 @@ def column_kind(series: pd.Series[Any]) -> Kind:
     values = values.infer_objects()
     if types.is_bool_dtype(values.dtype):
         return "boolean"
-    if types.is_numeric_dtype(values.dtype) or _all_are(values, Number):
+    real = types.is_numeric_dtype(values.dtype) and not types.is_complex_dtype(values.dtype)
+    if real or _all_are(values, Real, Decimal):
         return "number"
     if isinstance(values.dtype, pd.PeriodDtype) or values.dtype.kind in "mM":
         return "date"
     return "date" if _all_are(values, date) else _kind_of_strings(values)
 
 
-def _all_are(values: pd.Series[Any], kind: type) -> bool:
-    """Tell whether all are objects of a type: decimals and dates of parquet files are."""
+def _all_are(values: pd.Series[Any], *kinds: type) -> bool:
+    """Tell whether all are objects of some types: decimals and dates of parquet files are."""
     return values.dtype == object and all(
-        isinstance(value, kind) and not isinstance(value, bool) for value in values
+        isinstance(value, kinds) and not isinstance(value, bool) for value in values
     )
 
 
