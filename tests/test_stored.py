@@ -1,6 +1,9 @@
 """Samples that are read when a pass needs them: the same bits as from memory, few at a time."""
 
+import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -87,3 +90,30 @@ def test_the_oracle_trains_on_a_part_that_it_does_not_read_whole(alone):
     truth = [torch.arange(n) % 3 for n in SIZES]
     expected = fitted(simulated("mlp", lambda x: x, truth), "oracle")
     assert torch.equal(fitted(simulated("mlp", Watched, truth), "oracle"), expected)
+
+
+def peak(kind, count, folder):
+    """Return the peak memory of a process that trains on so many stored samples."""
+    script = Path(__file__).with_name("peak_memory.py")
+    command = [sys.executable, script, kind, str(count), folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    return int(done.stdout)
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    ("kind", "few", "many"), [("mapped", 10_000, 100_000), ("pictures", 1_000, 10_000)]
+)
+def test_memory_does_not_grow_with_the_samples(tmp_path, kind, few, many):
+    """In memory, the further samples would be 460 MB and 147 MB."""
+    numbers = 100 * (many - few)  # bytes: labels, weights, positions, orders, their copies
+    between_runs = 16e6  # of the same size: the allocator and what imports leave
+    grown = peak(kind, many, tmp_path) - peak(kind, few, tmp_path)
+    assert grown < numbers + between_runs
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_measure_sees_samples_that_are_in_memory(tmp_path):
+    assert peak("held", 100_000, tmp_path) - peak("mapped", 100_000, tmp_path) > 400e6

@@ -1,11 +1,15 @@
 """Corrected labels against the table that they come from."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 import torch
 
 from fedsift.data import ClientData, FederatedData, apply_corrections
 from fedsift.errors import DataError
+from fedsift.problem.inputs import whole
+from stored import Watched
 
 
 @pytest.fixture
@@ -38,6 +42,15 @@ def test_labels_are_replaced_and_unusable_samples_left_out(data, tmp_path):
     assert new.clients[1].labels.tolist() == [1, 0]  # not in the file
     assert new.noise_rate == pytest.approx(1 / 4)
     assert data.clients[0].labels.tolist() == [0, 1, 1]  # the given data stay as they are
+
+
+def test_stored_samples_are_left_out_unread(data, tmp_path):
+    stored = Watched(data.clients[0].inputs)
+    data = replace(data, clients=[replace(data.clients[0], inputs=stored), data.clients[1]])
+    path = write(tmp_path / "c.parquet", (0, 1, 1, True))
+    new = apply_corrections(data, path).clients[0]
+    assert not torch.is_tensor(new.inputs)
+    assert whole(new.inputs).flatten().tolist() == [0, 2]
 
 
 def test_a_folder_is_all_its_files(data, tmp_path):

@@ -7,6 +7,7 @@ import torch
 
 from fedsift.data import ClientData, FederatedData, check_client
 from fedsift.errors import DataError
+from stored import Watched
 
 
 def client(count: int = 4, size: int = 2) -> ClientData:
@@ -73,6 +74,46 @@ EMPTY = (torch.zeros(0, 1, 2, 2), torch.zeros(0, dtype=torch.long))
 def test_missing_samples_are_refused(change, message):
     with pytest.raises(DataError, match=message):
         federated(**change)
+
+
+def test_sites_without_names_have_numbers():
+    assert federated().site_names == ("0", "1")
+    assert [federated(site_names=("north", "1")).where(m) for m in (0, 1)] == [
+        "site north",
+        "client 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("north",), "there are 1 site names for 2 clients"),
+        (("north", "north"), "2 sites have the name 'north'"),
+        (("north", ""), "'' is not a name for a site"),
+        (("north", "a/b"), "'a/b' is not a name for a site"),
+        (("north", ".."), r"'\.\.' is not a name for a site"),
+        (("north", "x" * 65), "is not a name for a site; use up to 64"),
+        (("north", "a\n"), "is not a name for a site"),
+    ],
+)
+def test_names_that_cannot_be_folders_are_refused(names, message):
+    with pytest.raises(DataError, match=message):
+        federated(site_names=names)
+
+
+def test_messages_name_the_site():
+    sites = [client(), replace(client(), labels=torch.tensor([0, 1, 3, 0]))]
+    with pytest.raises(DataError, match="site south has the label 3 in sample 2"):
+        federated(clients=sites, site_names=("north", "south"))
+
+
+@pytest.mark.parametrize("samples", [1, 3, 9])
+def test_stored_inputs_are_tested_for_nan_some_at_a_time(monkeypatch, samples):
+    monkeypatch.setattr("fedsift.data.federated.NUMBERS", 4 * samples)
+    stored = Watched(with_nan())
+    with pytest.raises(DataError, match="client 0 has NaN or infinite inputs in sample 2"):
+        federated(clients=[replace(client(), inputs=stored)])
+    assert stored.largest == min(samples, 4)
 
 
 def test_a_client_without_true_labels_is_fine():

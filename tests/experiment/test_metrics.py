@@ -10,6 +10,7 @@ from fedsift.experiment.metrics import accuracy, detection
 from fedsift.problem import FlatModel
 from fedsift.problem.predict import predict
 from fedsift.randomness import generator
+from stored import Watched
 
 # weight:  flagged (< 0.5)   truly wrong
 SAMPLES = [
@@ -70,6 +71,9 @@ def test_probabilities_do_not_depend_on_the_chunks(monkeypatch):
     monkeypatch.setattr(metrics, "LARGEST", 3)
     expected = model.to_module(y)(inputs).softmax(dim=1)
     torch.testing.assert_close(predict(model, y, inputs), expected.detach())
+    stored = Watched(inputs)
+    assert torch.equal(predict(model, y, stored), predict(model, y, inputs))
+    assert stored.largest == 3
 
 
 def test_accuracy_is_the_share_of_hits():

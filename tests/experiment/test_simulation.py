@@ -190,23 +190,6 @@ def test_whole_numbers_stay_whole_for_an_embedding():
     assert contents(federation)[0].dtype == np.int32
 
 
-def test_targets_spare_a_dataset_from_being_read():
-    class Watching(Items):
-        targets = Y.tolist()
-        reads = 0
-
-        def __getitem__(self, index: int) -> Any:
-            type(self).reads += 1
-            return super().__getitem__(index)
-
-    items = Watching([(x.astype(int), int(y)) for x, y in zip(X, Y, strict=True)])
-    net = nn.Sequential(nn.Embedding(9, 2), nn.Flatten(), nn.Linear(4, 3))
-    tokens = np.zeros((3, 2), int)
-    federation = fs.simulate(net, [items], (tokens, Y[:3]))
-    assert contents(federation)[1].tolist() == Y.tolist()
-    assert Watching.reads < 4 + N
-
-
 def test_arguments_by_place_are_as_in_the_signature():
     given = [[f"p{n}" for n in range(N)]]
     federation = simulate([(X, Y)], HELD, (X, Y), [Y[::-1].copy()], ("a", "b", "c"), given)

@@ -102,7 +102,7 @@ WRONG: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         "in sample 12 but",
     ),
     "an item that fails": (([Items([*PAIRS, OSError("gone")])], HELD), {}, "cannot read sample 12"),
-    "items of text": (([Items([("a", 0)])], HELD), {}, "has a str as the input of sample 0"),
+    "items of text": (([Items([("a", 0)])], HELD), {}, "has an input of type str in sample 0"),
     "no label column": (([Columns(x=list(X))], HELD), {}, "the columns x; it needs 'label'"),
     "columns of arrays": (
         ([Columns(x=list(X), z=list(X), label=Y)], HELD),

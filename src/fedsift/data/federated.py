@@ -24,7 +24,7 @@ from fedsift.problem.inputs import Inputs, parts, select
 InputsAndLabels = tuple[Inputs, Tensor]
 
 SITE_NAME = re.compile(r"\w[\w .-]{0,63}")  # also the name of a folder
-NUMBERS, SAMPLES = 2**22, 4096  # that are tested for NaN at once, at most
+NUMBERS, SAMPLES = 2**20, 4096  # that are tested for NaN at once, at most
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,15 +28,11 @@ Labels = Tensor | tuple[str, ...]
 
 def read_labels(values: Any, where: str) -> Labels:
     """Return integers as a tensor and all else that can be a label as names."""
-    if isinstance(values, Tensor):
-        array = values.detach().cpu().numpy() if values.layout == torch.strided else np.array(None)
-    else:
-        try:
-            array = np.asarray(values)
-        except (TypeError, ValueError):
-            array = np.array(None)
-    if array.dtype.kind == "O" and array.ndim == 1:
-        array = _plain(array, where)
+    array = _array(values)
+    if array.ndim == 1 and array.dtype.kind in "Of":
+        _refuse_missing(array, where)
+    if array.ndim == 1 and array.dtype.kind == "O":
+        array = _plain(array)
     if array.size == 0 or array.dtype.kind in "iu":
         return aligned(torch.from_numpy(array.astype(np.int64)))
     if array.dtype.kind in "fc":
@@ -104,20 +100,36 @@ def check_outputs(names: Sequence[str], outputs: int, given: bool) -> None:
     )
 
 
-def _plain(array: Any, where: str) -> Any:
-    """Return objects that are all text, all booleans or all integers as an array of these."""
+def _array(values: Any) -> Any:
+    """Return labels as numpy has them; a list as objects, since numpy makes text of mixed ones."""
+    try:
+        if isinstance(values, Tensor):
+            return values.detach().cpu().to_dense().numpy()
+        if isinstance(values, list | tuple):
+            single = [v.item() if isinstance(v, Tensor | np.generic) else v for v in values]
+            return np.array(single, dtype=object)
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):
+        return np.array(None)
+
+
+def _refuse_missing(array: Any, where: str) -> None:
     missing = pd.isna(array)
     if missing.any():
         raise DataError(
             f"{where} has no label in sample {int(missing.nonzero()[0][0])}; leave the sample out"
         )
+
+
+def _plain(array: Any) -> Any:
+    """Return objects that are all text, all booleans or all numbers as an array of these."""
     kinds = {type(value) for value in array}
-    alike = any(all(issubclass(k, t) for k in kinds) for t in ((str,), (bool, np.bool_)))
-    whole = kinds and all(issubclass(k, int | np.integer) and k is not bool for k in kinds)
-    if alike or whole:
-        return np.array(array.tolist())
-    numbers = kinds and all(issubclass(k, int | float | np.number) for k in kinds)
-    return array.astype(np.float64) if numbers and bool not in kinds else array
+    families = ((str,), (bool, np.bool_), (int, np.integer), (int, float, np.number))
+    for family in families:
+        logical = bool in family
+        if all(issubclass(k, family) and (logical or k is not bool) for k in kinds):
+            return np.array(array.tolist())
+    return array
 
 
 def _type(values: Any, array: Any) -> str:

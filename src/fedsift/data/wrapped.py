@@ -119,10 +119,12 @@ def read_items(dataset: Dataset[Any], where: str) -> tuple[ItemInputs, list[Any]
     """Return inputs that stay where they are, and all labels."""
     check_length(dataset, where)
     inputs = ItemInputs.of(dataset, where)
-    first = _item(dataset, 0, where)[1]
     known = _targets(dataset)
-    if known is not None and _plain(known[0]) == _plain(first):
-        return inputs, [_plain(label) for label in known]
+    if known is not None:
+        labels = [_plain(label) for label in known]
+        tried = {0, len(labels) // 3, len(labels) // 2, len(labels) - 1}
+        if all(labels[i] == _plain(_item(dataset, i, where)[1]) for i in tried):
+            return inputs, labels
     return inputs, [_plain(_item(dataset, i, where)[1]) for i in range(len(inputs))]
 
 
@@ -163,6 +165,8 @@ def _targets(dataset: Any) -> Any | None:
         known = _targets(dataset.dataset)
         return None if known is None else [known[i] for i in dataset.indices]
     known = getattr(dataset, "targets", None)
+    if getattr(dataset, "target_transform", None) is not None:
+        return None
     if not isinstance(known, Tensor | np.ndarray | list | tuple):
         return None
     return known if len(known) == len(dataset) else None
@@ -221,7 +225,7 @@ def _tensor(value: Any, index: int, where: str) -> Tensor:
         array = None
     if array is None or array.dtype.kind not in "iufb":
         raise DataError(
-            f"{where} has a {type(value).__name__} as the input of sample {index}; make it an "
+            f"{where} has an input of type {type(value).__name__} in sample {index}; make it an "
             "array or a tensor of numbers"
         )
     return torch.from_numpy(native(array))
