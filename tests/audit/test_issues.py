@@ -50,3 +50,23 @@ def test_equal_scores_are_ordered_by_weight_then_position():
 def test_ids_must_fit():
     with pytest.raises(DataError, match="2 ids for 3 samples"):
         label_issues(LABELS, WEIGHTS, PROBABILITIES, ids=["x", "y"])
+
+
+def test_scores_are_shown_within_what_is_known_but_ordered_by_what_was_computed():
+    probabilities = torch.tensor([[1e-9, 1 - 1e-9], [1e-12, 1 - 1e-12], [1 - 1e-12, 1e-12]])
+    table = label_issues(
+        torch.zeros(3).long(), torch.tensor([0.1, 0.9, 0.5]), probabilities, Calibration(samples=18)
+    )
+    assert table["index"].tolist() == [1, 0, 2]
+    assert table["score"].tolist() == pytest.approx([0.05, 0.05, 0.95])
+    assert table["confidence"].tolist() == pytest.approx([0.95, 0.95, 0.95])
+
+
+def test_a_label_that_cannot_be_judged_comes_after_all_issues():
+    """Even at a site where most labels are wrong, and the site's share of right ones is low."""
+    labels, calibration = torch.tensor([0, 0, 0, 1]), Calibration(judged=(True, False))
+    probabilities = torch.tensor([[0.01, 0.99]] * 3 + [[0.99, 0.01]])
+    table = label_issues(labels, torch.zeros(4), probabilities, calibration)
+    assert table["is_label_issue"].tolist() == [True, True, True, False]
+    assert table["score"].tolist()[3] == 0.5
+    assert table["suggested_label"].tolist() == [1, 1, 1, 1]  # such a class may be the truth

@@ -6,7 +6,8 @@
 | id               | its file name or id, where the data has one                                  |
 | label            | the given label                                                              |
 | weight           | learned weight in [0, 1]; low is bad                                         |
-| score            | probability that the label is right: 0 surely wrong, 1 surely right          |
+| score            | probability that the label is right: 0 surely wrong, 1 surely right, within  |
+|                  | what the clean samples can tell                                              |
 | is_label_issue   | score below 0.5: more probably wrong than right                              |
 | suggested_label  | of an issue the most probable other class, else the label itself             |
 | confidence       | the probability of the suggestion                                            |
@@ -24,7 +25,6 @@ from torch import Tensor
 from fedsift.audit.calibration import Calibration, Posterior, posterior
 from fedsift.errors import DataError
 
-THRESHOLD = 0.5
 COLUMNS = ("index", "label", "weight", "score", "is_label_issue", "suggested_label", "confidence")
 
 
@@ -64,8 +64,8 @@ def issue_table(
         raise DataError(
             f"there are {len(ids)} ids for {len(labels)} samples; give one id per sample"
         )
-    given, right = labels.numpy(), belief.right
-    flagged, every = right < THRESHOLD, np.arange(len(given))
+    given, known = labels.numpy(), belief.calibration.known
+    flagged, every = belief.flagged, np.arange(len(given))
     others = belief.classes.copy()
     others[every, given] = -1.0
     suggested = np.where(flagged, others.argmax(axis=1), given)
@@ -78,10 +78,11 @@ def issue_table(
             **({} if ids is None else {"id": list(ids)}),
             "label": named["label"],
             "weight": weights.numpy(),
-            "score": right,
+            "score": known(belief.order),
             "is_label_issue": flagged,
             "suggested_label": named["suggested_label"],
-            "confidence": belief.classes[every, suggested],
+            "confidence": known(belief.classes[every, suggested]),
         }
     )
-    return table.sort_values(["score", "weight", "index"], ignore_index=True)
+    # By what was computed, not by what is shown: many scores are shown as the lowest that can be.
+    return table.iloc[np.lexsort((every, weights.numpy(), belief.order))].reset_index(drop=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def write_audits(setup: Setup, y: Tensor, folder: Path) -> dict[str, Any]:
         write_text(folder / "clients" / str(audit.client) / "audit.json", text + "\n")
     shared = {str(audit.client): audit.summary.shared() for audit in audits}
     counts = {"sites": shared} if setup.config.share_summary and shared else {}
-    return {"calibration": asdict(calibration), **counts}
+    return {"calibration": calibration.to_json(), **counts}
 
 
 @dataclass(frozen=True, eq=False)
