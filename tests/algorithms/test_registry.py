@@ -2,7 +2,15 @@
 
 import pytest
 
-from fedsift.algorithms import Disagreement, FedAvg, Focus, HeadStart, LocalSteps, Preprocess
+from fedsift.algorithms import (
+    CleanOnly,
+    Disagreement,
+    FedAvg,
+    Focus,
+    HeadStart,
+    LocalSteps,
+    Preprocess,
+)
 from fedsift.algorithms.method import Weighting
 from fedsift.algorithms.registry import METHODS
 from fedsift.compress import COMPRESSORS, CountSketch, TopK
@@ -123,6 +131,7 @@ def test_methods_without_a_weight_per_sample():
             Preprocess(LocalSteps(2, 0.1, 8), LocalSteps(30, 0.1, 8), 0.7),
         ),
         ("disagreement", {}, Disagreement(LocalSteps(2, 0.1, 8))),
+        ("clean-only", {"clean_steps": 30}, CleanOnly(LocalSteps(2, 0.1, 8), 30)),
     ],
 )
 def test_baselines_have_the_settings_of_the_keys(name, keys, expected):
@@ -200,12 +209,13 @@ def test_more_than_the_model_has_is_refused(method, keys, message):
 def test_what_methods_do_with_labels():
     learning = {name for name, row in METHODS.items() if row.learns_weights}
     bilevel = {"single-loop", "iter-topk", "iter-sketch", "non-iter"}
-    assert learning == {*bilevel, "preprocess", "disagreement"}
+    assert learning == {*bilevel, "clean-only", "preprocess", "disagreement"}
     assert {name for name, row in METHODS.items() if row.needs_truth} == {"oracle"}
 
 
 DEFAULTS = {
-    "inner": {"local_steps": 5, "inner_lr": 0.1, "batch_size": 64, "head_start": 500},
+    "inner": {"local_steps": 5, "inner_lr": 0.1, "batch_size": 64, "head_start": 500}
+    | {"clean_steps": 2000},
     "outer": {
         "outer_lr": 0.1,
         "outer_rule": "scale-free",

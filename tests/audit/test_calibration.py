@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, astuple
+import json
+from dataclasses import asdict, astuple, replace
 
 import numpy as np
 import pytest
@@ -102,11 +103,11 @@ def test_constants_of_a_model_that_knows_no_class_better(classes, right, skill):
     labels = np.where(np.arange(4) < right, 0, 1)
     found = Calibration.fit(np.full((4, classes), 1 / classes), labels)
     by_hand = (1 + 0.3 * skill, 1.5 * skill, 0.75 * skill, 1.5)
-    assert astuple(found) == pytest.approx(by_hand, rel=1e-4)
+    assert astuple(found)[:4] == pytest.approx(by_hand, rel=1e-4)
 
 
 def test_default_constants():
-    assert astuple(Calibration()) == (1.0, 1.5, 0.75, 1.5)
+    assert astuple(Calibration()) == (1.0, 1.5, 0.75, 1.5, 0, None)
 
 
 def test_temperature_of_one_sample_balances_the_prior():
@@ -200,3 +201,63 @@ def test_calibration_is_read_back_from_json():
     assert Calibration.from_mapping(None) == Calibration()
     with pytest.raises(InputError, match="a value that is not a number"):
         Calibration.from_mapping({"temperature": "hot"})
+
+
+LACKING = replace(EXACT, judged=(True, True, True, True, False))
+
+
+def test_labels_that_cannot_be_judged_say_nothing():
+    """Not of themselves, and not of the others: these are as if the site had no such labels."""
+    site = draw_site(7)
+    lacking, judged = site.labels == 4, site.labels != 4
+    found = posterior(site.probabilities, site.labels, LACKING)
+    alone = posterior(site.probabilities[judged], site.labels[judged], EXACT)
+    np.testing.assert_allclose(found.right[judged], alone.right)
+    assert np.ptp(found.right[lacking]) < 1e-12  # one number for all: the site's share
+    assert found.right[lacking][0] == pytest.approx(1 - alone.wrong_share()[0], abs=0.02)
+    assert not found.flagged[lacking].any()
+    assert (found.flagged[judged] == (alone.right < 0.5)).all()
+
+
+def test_the_interval_allows_that_they_are_all_right_or_all_wrong():
+    site = draw_site(7)
+    judged = site.labels != 4
+    q = judged.mean()
+    found = posterior(site.probabilities, site.labels, LACKING)
+    estimate, low, high = posterior(
+        site.probabilities[judged], site.labels[judged], EXACT
+    ).wrong_share()
+    assert found.wrong_share() == pytest.approx((estimate, q * low, q * high + 1 - q))
+    assert found.wrong_share(~judged)[1:] == (0.0, 1.0)
+
+
+def test_a_site_with_nothing_but_such_labels_is_not_flagged():
+    labels = np.full(3, 4)
+    found = posterior(np.full((3, CLASSES), 0.2), labels, LACKING)
+    assert not found.flagged.any()
+    assert found.order == pytest.approx(np.full(3, 0.5), abs=0.01)
+    assert found.wrong_share() == pytest.approx((0.5, 0.0, 1.0), abs=0.01)
+
+
+def test_a_class_is_judged_from_two_clean_samples_on():
+    labels = np.array([0, 0, 1, 3, 3, 3])
+    found = Calibration.fit(np.full((6, 4), 0.25), labels)
+    assert found.judged == (True, False, False, True)
+    assert found.samples == 6
+
+
+def test_nothing_is_surer_than_laplaces_rule_allows():
+    assert Calibration(samples=8).known(np.array([0.0, 0.3, 1.0])) == pytest.approx([0.1, 0.3, 0.9])
+    assert Calibration().known(np.array([1e-14])) == 1e-14  # not known how many there were
+
+
+def test_judged_classes_must_be_those_of_the_model():
+    with pytest.raises(InputError, match="for 5 classes but its model has 3"):
+        posterior(np.full((2, 3), 1 / 3), np.zeros(2, dtype=np.int64), LACKING)
+
+
+def test_what_is_judged_goes_through_json():
+    found = Calibration.from_mapping(json.loads(json.dumps(LACKING.to_json())))
+    assert found == LACKING
+    with pytest.raises(InputError, match="does not say whether they are judged"):
+        Calibration.from_mapping({"judged": [1, 0]})

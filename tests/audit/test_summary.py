@@ -1,5 +1,7 @@
 """The summary of a site against counts of the simulated truth."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -50,3 +52,15 @@ def test_equal_weights_are_as_many_as_they_are(summary):
 
 def test_only_counts_leave_the_site(summary):
     assert summary.shared() == {"samples": 3000, "flagged": summary.flagged}
+
+
+def test_a_class_that_cannot_be_judged(site):
+    belief = posterior(
+        site.probabilities, site.labels, replace(EXACT, judged=(True,) * 4 + (False,))
+    )
+    summary = summarise(torch.from_numpy(site.labels), torch.ones(3000), belief, NAMES)
+    assert summary.unjudged == ("e",)
+    last = summary.classes[4]
+    assert (last.flagged, last.judged, last.wrong.low, last.wrong.high) == (0, False, 0.0, 1.0)
+    assert all(pair.label != "e" for pair in summary.confused)
+    assert any(pair.truth == "e" for pair in summary.confused)

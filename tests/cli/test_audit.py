@@ -42,7 +42,8 @@ def test_the_server_gets_counts_only(run, empty_folder):
     own = json.loads((empty_folder / run / "clients" / "1" / "audit.json").read_text())
     counts = {key: own["summary"][key] for key in ("samples", "flagged")}
     assert summary["sites"]["1"] == counts
-    assert set(summary["calibration"]) == {"temperature", "optimism", "spread", "misfit"}
+    constants = {"temperature", "optimism", "spread", "misfit"}
+    assert set(summary["calibration"]) == {*constants, "samples", "judged"}
 
 
 def test_nothing_is_shared_unless_allowed(fedsift, tiny, empty_folder):

@@ -2,6 +2,7 @@
 
 from fedsift.algorithms.additions.head_start import HeadStart
 from fedsift.algorithms.additions.self_paced import SelfPaced
+from fedsift.algorithms.clean_only import CleanOnly
 from fedsift.algorithms.comm_fedbio import CommFedBiO
 from fedsift.algorithms.disagreement import Disagreement
 from fedsift.algorithms.fedavg import FedAvg
@@ -15,6 +16,7 @@ from fedsift.problem.sgd import LocalSteps
 __all__ = [
     "OUTER_RULES",
     "Algorithm",
+    "CleanOnly",
     "CommFedBiO",
     "Disagreement",
     "FedAvg",

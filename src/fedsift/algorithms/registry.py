@@ -5,7 +5,7 @@ Every estimator of ``hypergradient/registry.py`` is a method as well: Algorithm 
 
 from __future__ import annotations
 
-from fedsift.algorithms import disagreement, fedavg, focus, preprocess, single_loop
+from fedsift.algorithms import clean_only, disagreement, fedavg, focus, preprocess, single_loop
 from fedsift.algorithms.comm_fedbio import with_estimator
 from fedsift.algorithms.method import Method
 from fedsift.hypergradient.registry import ESTIMATORS
@@ -13,6 +13,7 @@ from fedsift.hypergradient.registry import ESTIMATORS
 METHODS: dict[str, Method] = {
     "fedavg": fedavg.FEDAVG,
     "oracle": fedavg.ORACLE,
+    "clean-only": clean_only.METHOD,
     "focus": focus.METHOD,
     "preprocess": preprocess.METHOD,
     "disagreement": disagreement.METHOD,

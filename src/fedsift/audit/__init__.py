@@ -1,8 +1,7 @@
 """From sample weights to the labels a person should review."""
 
-from fedsift.audit.calibration import Calibration
+from fedsift.audit.calibration import THRESHOLD, Calibration
 from fedsift.audit.exports import SUFFIXES, write_issues
-from fedsift.audit.issues import THRESHOLD
 from fedsift.audit.record import SiteRecord, read_record, sites_of
 from fedsift.audit.site import SiteAudit, audit_site
 from fedsift.audit.summary import SiteSummary

@@ -19,12 +19,21 @@ the intervals. The weights are learned on the validation set, and the head start
 on half of it: the fitted temperature is too low, and is raised by a constant share. A model that
 has learned little cannot have memorised labels, so all of this shrinks with the fourth power of
 its accuracy above chance on the validation set.
+
+A class of which the clean set has fewer than ``ENOUGH`` samples cannot be judged: weights that are
+learned on that set turn against every label of it. Such labels are never flagged and say nothing
+of ρ; an interval that rests on them covers all that they may be:
+
+    [q low, q high + 1 − q]       q: share of the labels that are judged; low, high: of these alone
+
+Nothing is surer than the clean set allows: by Laplace's rule n clean samples without an error
+leave a probability of 1/(n + 2) that the next one is, so scores are shown within these bounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -36,12 +45,15 @@ from fedsift.errors import InputError
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 TINY = 1e-30
 RATES = (np.arange(200) + 0.5) / 200
 QUANTILES = (np.arange(9) + 0.5) / 9
 SPREAD_NODES = np.array([-1.6, -0.8, 0.0, 0.8, 1.6])
 TWO_SIDED_95 = 1.96
+ENOUGH = 2  # one clean sample cannot both teach a class and test what was learned of it
+THRESHOLD = 0.5  # a label below it is more probably wrong than right
 FAMILIAR = 0.3  # how much too low a temperature is that was fitted on samples known to the model
 
 
@@ -50,13 +62,17 @@ class Calibration:
     """What the server sends to the sites once the model is trained.
 
     ``spread`` is the standard deviation of δ between datasets and sites. ``misfit`` widens the
-    intervals: T comes from few samples, and no model is exactly calibrated.
+    intervals: T comes from few samples, and no model is exactly calibrated. ``samples`` is the
+    number of clean samples (0: not known), ``judged`` says of each class whether it has enough of
+    them (None: all have).
     """
 
     temperature: float = 1.0
     optimism: float = 1.5
     spread: float = 0.75
     misfit: float = 1.5
+    samples: int = 0
+    judged: tuple[bool, ...] | None = None
 
     @classmethod
     def fit(cls, probabilities: Array, labels: Ints) -> Calibration:
@@ -66,17 +82,37 @@ class Calibration:
         above_chance = (classes * accuracy - 1) / max(classes - 1, 1)
         skill = max(0.0, above_chance) ** 4
         temperature = fit_temperature(probabilities, labels) * (1 + FAMILIAR * skill)
-        return cls(temperature, skill * cls.optimism, skill * cls.spread)
+        judged = tuple((np.bincount(labels, minlength=classes) >= ENOUGH).tolist())
+        constants = skill * cls.optimism, skill * cls.spread, cls.misfit
+        return cls(temperature, *constants, len(labels), judged)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any] | None) -> Calibration:
         """Read it from ``summary.json``; a run without one gets the defaults."""
         known = {k: values[k] for k in cls.__annotations__ if k in values} if values else {}
+        judged = known.pop("judged", None)
         if not all(isinstance(v, int | float) and np.isfinite(v) for v in known.values()):
             raise InputError(
                 "the calibration of this run has a value that is not a number; make the run again"
             )
-        return cls(**known)
+        if judged is None:
+            return cls(**known)
+        if not (isinstance(judged, list | tuple) and all(isinstance(j, bool) for j in judged)):
+            raise InputError(
+                "the calibration of this run has classes of which it does not say whether they "
+                "are judged; make the run again"
+            )
+        return cls(**known, judged=tuple(judged))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {**asdict(self), "judged": None if self.judged is None else list(self.judged)}
+
+    def known(self, probabilities: Array) -> Array:
+        """Clip probabilities to what this many clean samples can tell."""
+        if not self.samples:
+            return probabilities
+        return np.clip(probabilities, 1 / (self.samples + 2), 1 - 1 / (self.samples + 2))
 
 
 def fit_temperature(probabilities: Array, labels: Ints) -> float:
@@ -99,38 +135,61 @@ class Posterior:
     """The posterior of a site's labels.
 
     ``nodes`` has a row per value of (ρ, δ), all equally probable up to ``masses``, with
-    P(right) of every sample; ``classes`` is P(true class) of every sample.
+    P(right) of every sample; ``classes`` is P(true class) of every sample, ``judged`` whether its
+    label is of a class that can be judged.
     """
 
     nodes: Array
     masses: Array
     classes: Array
-    misfit: float = 1.0
+    judged: Mask
+    calibration: Calibration
 
     @property
     def right(self) -> Array:
-        """P(right) of every sample."""
+        """P(right) of every sample; where it cannot be judged, the site's share of right labels."""
         return self.masses @ self.nodes
 
-    def wrong_share(
-        self, members: npt.NDArray[np.bool_] | None = None
-    ) -> tuple[float, float, float]:
-        """Return the estimated share of wrong labels and its 95 % interval."""
-        nodes = self.nodes if members is None else self.nodes[:, members]
-        count = nodes.shape[1]
-        if not count:
+    @property
+    def flagged(self) -> Mask:
+        """Whether a label is more probably wrong than right."""
+        return self.judged & (self.right < THRESHOLD)
+
+    @property
+    def order(self) -> Array:
+        """What labels are ordered by: P(right), at least ½ where nothing speaks against a label."""
+        right = self.right
+        return np.where(self.judged, right, np.maximum(right, THRESHOLD))
+
+    def wrong_share(self, members: Mask | None = None) -> tuple[float, float, float]:
+        """Return the estimated share of wrong labels and its 95 % interval.
+
+        The estimate is that of the judged labels; the others may all be right or all be wrong.
+        """
+        every = np.ones_like(self.judged) if members is None else members
+        chosen = every & self.judged
+        if not every.any():
             return 0.0, 0.0, 1.0
+        if not chosen.any():
+            return float(1 - self.right[every].mean()), 0.0, 1.0
+        estimate, low, high = self._share(self.nodes[:, chosen])
+        judged = float(chosen.sum() / every.sum())
+        return estimate, judged * low, judged * high + (1 - judged)
+
+    def _share(self, nodes: Array) -> tuple[float, float, float]:
+        count = nodes.shape[1]
         shares = 1 - nodes.mean(axis=1)
         mean = float(self.masses @ shares)
         drawn = self.masses @ (nodes * (1 - nodes)).sum(axis=1) / count**2
         between = self.masses @ (shares - mean) ** 2
-        half = TWO_SIDED_95 * self.misfit * float(np.sqrt(drawn + between))
+        half = TWO_SIDED_95 * self.calibration.misfit * float(np.sqrt(drawn + between))
         return mean, max(0.0, mean - half), min(1.0, mean + half)
 
 
 def posterior(probabilities: Array, labels: Ints, calibration: Calibration) -> Posterior:
     """Return the posterior of a site's labels."""
     count, classes = probabilities.shape
+    judged = _judged(labels, classes, calibration)
     logs = np.log(np.maximum(probabilities, TINY)) / calibration.temperature
     tempered = softmax(logs, axis=1)
     given = tempered[np.arange(count), labels]
@@ -140,7 +199,8 @@ def posterior(probabilities: Array, labels: Ints, calibration: Calibration) -> P
     nodes, masses = [], []
     for node in SPREAD_NODES:
         ratio = np.exp(np.minimum(evidence + calibration.optimism + calibration.spread * node, 300))
-        for rate in _likely_rates(ratio):
+        ratio = np.where(judged, ratio, 1.0)  # no evidence: as probable as any label of the site
+        for rate in _likely_rates(ratio[judged]):
             nodes.append((1 - rate) / ((1 - rate) + rate * ratio))
             masses.append(np.exp(-0.5 * node**2))
     stacked, weights = np.stack(nodes), np.array(masses) / np.sum(masses)
@@ -149,7 +209,19 @@ def posterior(probabilities: Array, labels: Ints, calibration: Calibration) -> P
     others = tempered / np.maximum(tempered.sum(axis=1, keepdims=True), TINY)
     classes_given = (1 - right)[:, None] * others
     classes_given[np.arange(count), labels] = right
-    return Posterior(stacked, weights, classes_given, calibration.misfit)
+    return Posterior(stacked, weights, classes_given, judged, calibration)
+
+
+def _judged(labels: Ints, classes: int, calibration: Calibration) -> Mask:
+    """Return of every label whether it can be judged."""
+    if calibration.judged is None:
+        return np.ones(len(labels), dtype=bool)
+    if len(calibration.judged) != classes:
+        raise InputError(
+            f"the calibration of this run is for {len(calibration.judged)} classes but its model "
+            f"has {classes}; make the run again"
+        )
+    return np.array(calibration.judged)[labels]
 
 
 def _likely_rates(ratio: Array) -> Array:

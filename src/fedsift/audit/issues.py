@@ -7,7 +7,8 @@
 | id               | what its owner calls it: a file name, a number                               |
 | given_label      | the label that it has                                                        |
 | predicted_label  | of an issue the most probable other class, else the given label              |
-| label_score      | probability that the label is right: 0 surely wrong, 1 surely right          |
+| label_score      | probability that the label is right: 0 surely wrong, 1 surely right, within  |
+|                  | what the clean samples can tell                                              |
 | is_label_issue   | label_score below 0.5: more probably wrong than right                        |
 | confidence       | the probability of the predicted label                                       |
 | weight           | learned weight in [0, 1]; low is bad                                         |
@@ -28,7 +29,6 @@ import pandas as pd
 from fedsift.audit.calibration import Calibration, Posterior, posterior
 from fedsift.audit.record import SiteRecord
 
-THRESHOLD = 0.5
 COLUMNS = (
     *("site", "index", "id", "given_label", "predicted_label"),
     *("label_score", "is_label_issue", "confidence", "weight"),
@@ -42,8 +42,8 @@ def label_posterior(record: SiteRecord, calibration: Calibration) -> Posterior:
 
 def issue_table(record: SiteRecord, belief: Posterior, class_names: Sequence[str]) -> pd.DataFrame:
     """Return the table; a class that is named by its own number appears as that number."""
-    given, right = record.labels.numpy(), belief.right
-    flagged, every = right < THRESHOLD, np.arange(len(given))
+    given, known = record.labels.numpy(), belief.calibration.known
+    flagged, every = belief.flagged, np.arange(len(given))
     others = belief.classes.copy()
     others[every, given] = -1.0
     predicted = np.where(flagged, others.argmax(axis=1), given)
@@ -55,13 +55,15 @@ def issue_table(record: SiteRecord, belief: Posterior, class_names: Sequence[str
             "id": record.names,
             "given_label": shown[given],
             "predicted_label": shown[predicted],
-            "label_score": right,
+            "label_score": known(belief.order),
             "is_label_issue": flagged,
-            "confidence": belief.classes[every, predicted],
+            "confidence": known(belief.classes[every, predicted]),
             "weight": record.weights.numpy(),
         }
     )
-    return table.sort_values(["label_score", "weight", "index"], ignore_index=True)
+    # By what was computed, not by what is shown: many scores are shown as the lowest that can be.
+    by = np.lexsort((every, record.weights.numpy(), belief.order))
+    return table.iloc[by].reset_index(drop=True)
 
 
 def class_values(class_names: Sequence[str]) -> npt.NDArray[Any]:

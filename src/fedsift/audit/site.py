@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from fedsift.audit.calibration import Calibration
@@ -26,13 +28,16 @@ GALLERY = 24
 class SiteAudit:
     """What is known of a site's labels; only the site itself may see it.
 
-    ``load`` reads the samples themselves, which only pictures and raw values need.
+    ``right`` is the probability that a label is right, of every sample in order; the table shows
+    it within what is known. ``load`` reads the samples themselves, which only pictures and raw
+    values need.
     """
 
     record: SiteRecord
     class_names: tuple[str, ...]
     table: pd.DataFrame
     summary: SiteSummary
+    right: npt.NDArray[np.float64]
     load: Callable[[], Content]
 
     @property
@@ -73,4 +78,4 @@ def audit_site(
     belief = label_posterior(record, calibration)
     table = issue_table(record, belief, class_names)
     summary = summarise(record.labels, record.weights, belief, class_names)
-    return SiteAudit(record, tuple(class_names), table, summary, load)
+    return SiteAudit(record, tuple(class_names), table, summary, belief.order, load)

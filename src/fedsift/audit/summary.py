@@ -16,7 +16,6 @@ from torch import Tensor
 from fedsift.audit.calibration import Posterior
 
 PAIRS = 10
-THRESHOLD = 0.5
 
 
 @dataclass(frozen=True)
@@ -30,12 +29,13 @@ class Share:
 
 @dataclass(frozen=True)
 class ClassSummary:
-    """The samples that carry one label."""
+    """The samples that carry one label; ``judged``: the clean set can tell which are wrong."""
 
     label: str
     samples: int
     flagged: int
     wrong: Share
+    judged: bool = True
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ class SiteSummary:
     confused: tuple[Pair, ...]
     effective_samples: float
 
+    @property
+    def unjudged(self) -> tuple[str, ...]:
+        """The classes whose labels cannot be judged."""
+        return tuple(row.label for row in self.classes if not row.judged)
+
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return asdict(self)
@@ -71,14 +76,15 @@ def summarise(
     labels: Tensor, weights: Tensor, belief: Posterior, class_names: Sequence[str]
 ) -> SiteSummary:
     """Sum up the posterior of a site's labels."""
-    given, flagged = labels.numpy(), belief.right < THRESHOLD
+    given, flagged = labels.numpy(), belief.flagged
     classes = []
     for number, name in enumerate(class_names):
         members = given == number
         if members.any():
             share = Share(*belief.wrong_share(members))
             counts = int(members.sum()), int((members & flagged).sum())
-            classes.append(ClassSummary(name, *counts, share))
+            judged = bool(belief.judged[members].all())
+            classes.append(ClassSummary(name, *counts, share, judged))
     return SiteSummary(
         samples=len(given),
         flagged=int(flagged.sum()),
@@ -92,7 +98,7 @@ def summarise(
 def _confused(given: Any, belief: Posterior, names: Sequence[str]) -> tuple[Pair, ...]:
     """Return the pairs (label, true class) that are expected most often."""
     expected = np.zeros((len(names), len(names)))
-    np.add.at(expected, given, belief.classes)
+    np.add.at(expected, given[belief.judged], belief.classes[belief.judged])
     np.fill_diagonal(expected, 0.0)
     order = np.argsort(-expected, axis=None, kind="stable")[:PAIRS]
     pairs = [(int(i) // len(names), int(i) % len(names)) for i in order]

@@ -30,6 +30,7 @@ ACTIONS: dict[str, Action] = {
     "keep": baselines.keep,
     "train-kept": train_kept,
     "judge": baselines.judge,
+    "agree": baselines.agree,
 }
 
 

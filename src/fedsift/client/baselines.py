@@ -6,6 +6,7 @@
 | `count`  | `preprocess`   | histogram of losses in the server's bins  |                     |
 | `keep`   | `preprocess`   | how many samples are kept                 | x, average: 1 or 0  |
 | `judge`  | `disagreement` | as `train`; if this model is the best     | average, judge_loss |
+| `agree`  | `clean-only`   | nothing                                   | average             |
 """
 
 from __future__ import annotations
@@ -55,3 +56,9 @@ def judge(client: Client, state: ClientState, request: Request, shared: Shared) 
         share = label_share(client.problem, y, client.batch)
         state = replace(state, average=share, judge_loss=y.new_tensor([loss]))
     return Outcome(trained.arrays, {**trained.scalars, "judged": better}, state)
+
+
+def agree(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001
+    """Weigh labels by the agreement of the model that was sent, which no client has trained."""
+    _, y, state = point(client, state, request)
+    return Outcome({}, {}, replace(state, average=label_share(client.problem, y, client.batch)))

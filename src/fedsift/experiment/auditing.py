@@ -82,8 +82,7 @@ def verdict(audits: Sequence[SiteAudit]) -> dict[str, float | None]:
     wrong: Tensor | None = None
     scores = torch.zeros(0)
     if audits:
-        tables = [audit.table.sort_values("index") for audit in audits]
-        scores = torch.from_numpy(np.concatenate([t["label_score"].to_numpy() for t in tables]))
+        scores = torch.from_numpy(np.concatenate([audit.right for audit in audits]))
         pairs = [(a.record.labels, a.record.true_labels) for a in audits]
         known = [given != true for given, true in pairs if true is not None]
         wrong = torch.cat(known) if len(known) == len(audits) else None

@@ -56,8 +56,8 @@ class Result:
         if client is not None:
             return self._audit(client).table
         tables = [self._audit(site).table for site in self._known()]
-        order = ["label_score", "weight", "site", "index"]
-        return pd.concat(tables, ignore_index=True).sort_values(order, ignore_index=True)
+        together = pd.concat(tables, ignore_index=True)
+        return together.sort_values("label_score", kind="stable", ignore_index=True)
 
     def weights(self, client: Site) -> Tensor:
         """Return the learned weights of a site's samples."""

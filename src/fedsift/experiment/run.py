@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,7 @@ def _finish(
     summary = {
         **summarise(setup, records, seconds),
         **verdict(audits),
-        "calibration": asdict(calibration),
+        "calibration": calibration.to_json(),
         **shared_counts(setup, audits),
     }
     return Finished(setup, state, records, audits, summary)

@@ -21,7 +21,7 @@ from fedsift.errors import InputError
 DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "femnist": "FEMNIST", "digits": "digits"}
 SPLITS = {"iid": "i.i.d.", "non-iid": "non-i.i.d."}
 METHODS = (
-    *("fedavg", "focus", "preprocess", "disagreement"),
+    *("fedavg", "clean-only", "focus", "preprocess", "disagreement"),
     *("iter-topk", "iter-sketch", "non-iter", "single-loop", "oracle"),
 )
 COMPRESSING = tuple(name for name, row in KNOWN.items() if row.reads("rate"))
