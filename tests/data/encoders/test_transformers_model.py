@@ -88,6 +88,11 @@ def test_weights_that_are_a_pickle_are_refused(bert):
         load_encoder(f"transformers:{folder}", "table")
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"there is no folder .*nowhere for encoder"):
+        load_encoder(f"transformers:{tmp_path / 'nowhere'}", "table")
+
+
 def test_a_folder_without_a_network_is_refused(tmp_path):
     with pytest.raises(InputError, match="cannot be loaded from safetensors"):
         load_encoder(f"transformers:{tmp_path}", "table")

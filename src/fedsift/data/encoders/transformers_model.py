@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -90,6 +91,8 @@ def load(spec: str, kind: str) -> TextModel | PictureModel:
             f"encoder {spec} reads text or pictures, and these samples are neither; choose another"
         )
     transformers, name = require("transformers", "transformers"), spec.partition(":")[2]
+    if name.startswith(("/", ".", "~")) and not Path(name).is_dir():
+        raise InputError(f"there is no folder {name} for encoder {spec}; give one or a hub's name")
     try:
         module = transformers.AutoModel.from_pretrained(name, use_safetensors=True)
         if kind == "table":
