@@ -5,7 +5,7 @@
 
 | key      | meaning                                                                              |
 |----------|--------------------------------------------------------------------------------------|
-| ece      | expected calibration error of `label_score` over all sites of a run, 10 bins of equal width |
+| ece      | calibration error of `label_score` over all sites of a run, 10 bins of equal width    |
 | covered  | sites whose true share of wrong labels lies within the estimated interval             |
 | f1       | of `is_label_issue`                                                                   |
 | width    | mean width of the interval                                                            |
