@@ -137,7 +137,7 @@ def in_memory(schema: Schema, samples: Samples, workspace: Workspace) -> tuple[T
 
 def absolute(path: str) -> str:
     """Return a path that is right from any folder; ``module:function`` stays."""
-    return str(Path(path).absolute()) if Path(path).exists() else path
+    return str(Path(path).absolute()) if path and Path(path).exists() else path
 
 
 def _extra(clean: Samples, sites: Mapping[str, Samples]) -> list[str]:

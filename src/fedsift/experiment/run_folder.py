@@ -63,13 +63,14 @@ class RunFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the folder, so that no other process writes to it."""
-        made = not self.path.exists()
+        made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
             with hold(self.path / LOCK):
                 yield
         finally:
-            if made and self.path.is_dir() and not any(self.path.iterdir()):
-                self.path.rmdir()  # bad input leaves nothing behind
+            for path in made:  # bad input leaves nothing behind
+                if path.is_dir() and not any(path.iterdir()):
+                    path.rmdir()
 
     def open(self, config: Config) -> None:
         """Write the configuration; until the summary is written the run is unfinished."""
