@@ -18,6 +18,17 @@ def add_classes(parser: Any) -> None:
     )
 
 
+def add_column_kinds(parser: Any) -> None:
+    """Add the option that names the kind of a column."""
+    parser.add_argument(
+        "--column-kind",
+        action="append",
+        default=[],
+        metavar="NAME=KIND",
+        help="number, category, text or boolean, where it is guessed wrong; once per column",
+    )
+
+
 def add_encoder(parser: Any) -> None:
     """Add the option that names a frozen encoder; every site must give the same."""
     parser.add_argument(

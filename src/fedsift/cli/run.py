@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from fedsift.algorithms.registry import METHODS
-from fedsift.cli.own import add_classes, add_encoder, reading_keys
+from fedsift.cli.own import add_classes, add_column_kinds, add_encoder, reading_keys
 from fedsift.cli.reading import add_reading
 from fedsift.cli.table import print_table
 from fedsift.data import DATASETS
@@ -49,6 +50,7 @@ examples:
   fedsift run experiment.toml --set seed=1
 """
 HERE = "command line"
+ENCODING = 5.0  # seconds between two lines on an encoder's progress
 
 
 def add(commands: Any) -> None:
@@ -76,6 +78,7 @@ def add(commands: Any) -> None:
     files.add_argument("--validation", metavar="DATA", help="clean samples")
     files.add_argument("--test", metavar="DATA", help="test samples (default: none)")
     add_reading(parser)
+    add_column_kinds(files)
     add_classes(files)
     files.add_argument("--model", metavar="WHAT", help="a model's name, or module:function")
     add_encoder(files)
@@ -145,6 +148,8 @@ def _own_files(options: argparse.Namespace) -> dict[str, Any]:
     for name in ("model", "encoder", "classes"):
         if (value := getattr(options, name)) is not None:
             given[name] = value
+    if options.column_kind:
+        given["column_kinds"] = options.column_kind
     if options.site:
         sites = [text.partition("=") for text in options.site]
         given["sites"] = [f"{name}{sign}{absolute(path)}" for name, sign, path in sites]
@@ -155,10 +160,23 @@ def _own_files(options: argparse.Namespace) -> dict[str, Any]:
 def _build_aloud(config: Config) -> Setup:
     """Build the run; say what was left out of the files, and what the clean set cannot tell."""
     sys.path.insert(0, str(Path.cwd()))  # for module:function
-    setup = from_config(config)
+    setup = from_config(config, _encoding())
     for note in setup.notes:
         print(f"note: {note}", file=sys.stderr)
     return setup
+
+
+def _encoding() -> Callable[[int, int], None]:
+    """Return what says now and then how many samples an encoder has done."""
+    said = time.monotonic()
+
+    def say(done: int, total: int) -> None:
+        nonlocal said
+        if time.monotonic() - said > ENCODING:
+            said = time.monotonic()
+            print(f"encoding: {done} of {total} samples", file=sys.stderr, flush=True)
+
+    return say
 
 
 def _new(path: Path | None, given: Mapping[str, Any]) -> Config:

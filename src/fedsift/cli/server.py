@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsift.cli.connection import add_switches, address
-from fedsift.cli.own import add_classes, add_encoder
+from fedsift.cli.own import add_classes, add_column_kinds, add_encoder
 from fedsift.cli.reading import add_reading, reading
 from fedsift.errors import InputError
 from fedsift.experiment.own_data import absolute
@@ -49,6 +49,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--validation", metavar="WHAT", help=f"clean samples: {what}")
     parser.add_argument("--test", metavar="WHAT", help="test samples (default: none)")
     add_reading(parser)
+    add_column_kinds(parser)
     add_classes(parser)
     parser.add_argument("--model", metavar="WHAT", help="a model's name, or module:function")
     add_encoder(parser)
@@ -71,6 +72,7 @@ def handle(options: argparse.Namespace) -> int:
         for name in ("validation", "test")
         if (path := getattr(options, name)) is not None
     }
+    own["column_kinds"] = options.column_kind
     own["reading"] = asdict(reading(options))
     ServerDeployment(listen, options.folder, keys, own, options.verbose).run()
     return 0

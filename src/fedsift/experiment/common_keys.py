@@ -80,6 +80,9 @@ class FileKeys(Keys):
     label_column: str = key("label", "column that has the label")
     id_column: str = key("", "column that identifies a sample; empty: none")
     ignore_columns: tuple[str, ...] = key((), "columns to leave out")
+    column_kinds: tuple[str, ...] = key(
+        (), "NAME=KIND where a column's kind is not to be guessed: number, category, text, boolean"
+    )
     image_column: str = key("", "column of images or their paths; empty: found by its type")
     image_size: str = key("", "resize images to HEIGHTxWIDTH; empty: no resizing")
     skip_unreadable: bool = key(False, "leave out images that cannot be read, and count them")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedsift.data import ClientData, FederatedData, ServerData
-from fedsift.data.encoders import load_encoder
+from fedsift.data.encoders import Encoder, load_encoder
 from fedsift.data.samples import Samples
 from fedsift.data.schema import Schema, SchemaSettings, Workspace, prepare
 from fedsift.data.sources import ReadOptions, read
@@ -27,6 +27,7 @@ from fedsift.experiment.config import Config
 from fedsift.problem.inputs import whole
 from fedsift.problem.networks import default_model
 
+COLUMN_KINDS = ("number", "category", "text", "boolean")
 Progress = Callable[[int, int], None]
 
 
@@ -76,21 +77,19 @@ def load_own(config: Config, progress: Progress = lambda _done, _total: None) ->
     clean = read(config.validation, options)
     sites = {name: read(path, options) for name, path in paths.items()}
     test = read(config.test, options) if config.test else None
-    return federate(clean, sites, test, config.classes, config.encoder, progress)
+    return federate(clean, sites, test, config.classes, schema_settings(config), progress)
 
 
 def federate(
     clean: Samples,
     sites: Mapping[str, Samples],
-    test: Samples | None = None,
-    classes: Sequence[str] = (),
-    encoder: str = "",
+    test: Samples | None,
+    classes: Sequence[str],
+    settings: SchemaSettings,
     progress: Progress = lambda _done, _total: None,
 ) -> OwnData:
     """Fit the schema on the clean set and apply it to every site."""
-    loaded = load_encoder(encoder, clean.content.kind) if encoder else None  # once for all sites
-    workspace = Workspace(encoder=loaded, progress=progress)
-    settings = SchemaSettings(encoder=encoder)
+    workspace = Workspace(encoder=_loaded(settings, clean), progress=progress)
     names = [*classes, *_extra(clean, sites)]
     schema = Schema.fit(clean, classes=names, settings=settings, workspace=workspace)
     data = FederatedData(
@@ -106,13 +105,31 @@ def federate(
 
 def load_server(config: Config, clean: Samples, test: Samples | None) -> tuple[ServerData, Schema]:
     """Fit the schema on a server's clean set; return what the server has."""
-    encoder = load_encoder(config.encoder, clean.content.kind) if config.encoder else None
-    workspace = Workspace(encoder=encoder)
-    settings = SchemaSettings(encoder=config.encoder)
+    settings = schema_settings(config)
+    workspace = Workspace(encoder=_loaded(settings, clean))
     schema = Schema.fit(clean, classes=config.classes, settings=settings, workspace=workspace)
     held = in_memory(schema, clean, workspace)
     tested = None if test is None else in_memory(schema, test, workspace)
     return ServerData("own data", held, tested, schema.classes), schema
+
+
+def schema_settings(config: Config) -> SchemaSettings:
+    """Return what is decided before the schema is fitted."""
+    kinds = {}
+    for text in config.column_kinds:
+        name, sign, kind = text.rpartition("=")
+        if not sign or kind not in COLUMN_KINDS:
+            raise ConfigError(
+                f"the kind of a column {text!r} is not NAME=KIND with a kind of "
+                f"{', '.join(COLUMN_KINDS)}"
+            )
+        kinds[name] = kind
+    return SchemaSettings(kinds, config.encoder)
+
+
+def _loaded(settings: SchemaSettings, clean: Samples) -> Encoder | None:
+    """Load the encoder, once for all sites."""
+    return load_encoder(settings.encoder, clean.content.kind) if settings.encoder else None
 
 
 def chosen_model(config: Config, schema: Schema) -> str:

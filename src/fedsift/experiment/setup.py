@@ -19,7 +19,7 @@ from fedsift.data.schema import Schema
 from fedsift.errors import ConfigError, DataError, InputError
 from fedsift.experiment.common_keys import OWN
 from fedsift.experiment.config import Config
-from fedsift.experiment.own_data import chosen_model, load_own
+from fedsift.experiment.own_data import Progress, chosen_model, load_own
 from fedsift.federation import LocalFederation
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
@@ -104,17 +104,17 @@ class Setup:
         return torch.cat(parts)
 
 
-def from_config(config: Config) -> Setup:
-    """Build the run of a resolved configuration."""
+def from_config(config: Config, encoding: Progress = lambda _done, _total: None) -> Setup:
+    """Build the run of a resolved configuration; ``encoding`` sees how far an encoder is."""
     if config.dataset == OWN:
-        return _from_files(config)
+        return _from_files(config, encoding)
     data = load_data(config)
     model = build_model(config.model, data.shape, data.classes, config.seed)
     return from_data(config, data, model)
 
 
-def _from_files(config: Config) -> Setup:
-    own = load_own(config)
+def _from_files(config: Config, encoding: Progress) -> Setup:
+    own = load_own(config, encoding)
     data = apply_corrections(own.data, Path(config.labels)) if config.labels else own.data
     name = chosen_model(config, own.schema)
     config = config.replace(model=name, digest=data.digest())

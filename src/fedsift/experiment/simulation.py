@@ -24,7 +24,7 @@ from fedsift.data import ClientData, FederatedData
 from fedsift.data.given import Given, matched, read_given
 from fedsift.data.labels import check_outputs, names_of_classes, numbered
 from fedsift.data.samples import Arrays, Samples
-from fedsift.data.schema import Schema
+from fedsift.data.schema import Schema, SchemaSettings
 from fedsift.data.sites import GivenSite, by_group, by_site, listed
 from fedsift.errors import DataError, InputError
 from fedsift.experiment.own_data import federate
@@ -171,7 +171,9 @@ def _from_samples(model: Model, clients: Any, call: Mapping[str, Any], encoder: 
         if not isinstance(part, Samples) and not (where == TEST and part is None):
             raise DataError(f"{where} is a {type(part).__name__}; read it with fs.read")
     classes = listed(call["class_names"], "class_names") or ()
-    own = federate(call["validation"], clients, call["test"], classes, encoder)
+    own = federate(
+        call["validation"], clients, call["test"], classes, SchemaSettings(encoder=encoder)
+    )
     make, name = _maker(model, own.schema)
     module = make(0)
     modes = bind(FlatModel(module), own.data.validation[0], "the validation inputs").modes

@@ -71,7 +71,9 @@ def own_server(folder: Path) -> OwnServer | None:
     options = read_options(own["reading"])
     validation = read(own["validation"], options)
     test = read(own["test"], options) if own.get("test") else None
-    keys = {name: own[name] for name in ("model", "encoder", "classes") if own.get(name)}
+    keys = {
+        name: own[name] for name in ("model", "encoder", "classes", "column_kinds") if own.get(name)
+    }
     return OwnServer(validation, test, keys)
 
 

@@ -214,5 +214,5 @@ def _too_many(column: pd.Series[Any], given: str | None) -> str | None:
         return None
     return (
         f"has {count} different values in {len(column)} rows and is left out; name it as "
-        "--id-column or choose it as text"
+        "--id-column, or give its kind with --column-kind NAME=category"
     )
