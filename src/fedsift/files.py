@@ -45,20 +45,18 @@ def _write(path: Path, text: str) -> None:
 
 
 @contextmanager
-def hold(path: Path) -> Iterator[None]:
+def hold(path: Path, advice: str = "choose another folder") -> Iterator[None]:
     """Hold a lock file until the block ends, or the process does; refuse if another has it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = _locked(path)
     except OSError as error:
-        raise InputError(
-            f"cannot write to {path.parent} ({error.strerror}); choose another folder"
-        ) from None
+        raise InputError(f"cannot write to {path.parent} ({error.strerror}); {advice}") from None
     if file is None:
         owner = path.read_text(encoding="utf-8")
         raise InputError(
-            f"{path.parent} is in use by process {owner or 'unknown'}; wait until it has ended, "
-            "or choose another folder"
+            f"{path.parent} is in use by process {owner or 'unknown'}; wait until it has ended, or "
+            f"{advice}"
         )
     with file:
         file.truncate(0)

@@ -98,7 +98,8 @@ def test_other_configuration_is_refused(tmp_path, tiny):
 def test_fingerprint_ignores_only_how_long_and_where(name):
     config = Config.of(method="iter-sketch")
     value = config.value(name)
-    tried = (*(method_keys("iter-sketch")[name].allowed() or ("cpu",)), not value, 1, 2, 1.0, 0.5)
+    known = method_keys("iter-sketch")[name].allowed() or ("cpu" if name == "device" else "a:b",)
+    tried = (*known, not value, 1, 2, 1.0, 0.5, ("a=b",))
     other = next(v for v in tried if type(v) is type(value) and v != value)
     changed = fingerprint(config.replace(**{name: other})) != fingerprint(config)
     assert changed == (name not in {"rounds", "device", "eval_every", "checkpoint_every"})

@@ -5,7 +5,6 @@ import torch
 from sklearn import metrics as sk
 from torch import nn
 
-from fedsift.experiment import metrics
 from fedsift.experiment.metrics import accuracy, detection
 from fedsift.problem import FlatModel
 from fedsift.problem.predict import predict
@@ -68,7 +67,7 @@ def test_detection_without_truth_is_null():
 def test_probabilities_do_not_depend_on_the_chunks(monkeypatch):
     model = FlatModel(nn.Linear(4, 3))
     y, inputs = model.initial(), torch.randn(10, 4, generator=generator(0, "inputs"))
-    monkeypatch.setattr(metrics, "LARGEST", 3)
+    monkeypatch.setattr("fedsift.problem.predict.LARGEST", 3)
     expected = model.to_module(y)(inputs).softmax(dim=1)
     torch.testing.assert_close(predict(model, y, inputs), expected.detach())
     stored = Watched(inputs)

@@ -112,7 +112,7 @@ WRONG: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "a table's samples": (
         ([Samples("here", Table(TEXT), tuple(NAMES))], NAMED),
         {},
-        "client 0 has samples of the kind 'table'",
+        "the sites have samples of fs.read but the validation set has not",
     ),
 }
 

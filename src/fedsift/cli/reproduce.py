@@ -22,7 +22,7 @@ from fedsift.report.paper_figures import select, write_figure
 from fedsift.report.paper_results import table
 from fedsift.report.theory_figures import write_theory_figures
 
-SHOWN = ("method", "rate", "accuracy", "F1", "MB up", "MB down", "exchanges")
+SHOWN = ("method", "rate", "accuracy", "F1 of weights", "MB up", "MB down", "exchanges")
 EXAMPLES = """\
 fig1    test accuracy against rounds: MNIST, CIFAR-10, FEMNIST; baselines and our methods
 fig2    F1 of the wrong labels against rounds on MNIST at rates 1, 10, 100, 1000

@@ -65,7 +65,7 @@ class RunFolder:
         """Hold the folder, so that no other process writes to it."""
         made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
-            with hold(self.path / LOCK):
+            with hold(self.path / LOCK, "choose another folder with --out"):
                 yield
         finally:
             for path in made:  # bad input leaves nothing behind

@@ -122,6 +122,12 @@ def simulate(
     call = _bound(more, named, groups is not None)
     if _needs_schema(call["validation"]):
         return _from_samples(model, clients, call, encoder)
+    parts = clients.values() if isinstance(clients, Mapping) else clients
+    if isinstance(clients, Mapping | list | tuple) and any(map(_needs_schema, parts)):
+        raise DataError(
+            "the sites have samples of fs.read but the validation set has not; read it with "
+            "fs.read, too"
+        )
     if not isinstance(model, nn.Module):
         raise InputError(f"the model is a {type(model).__name__}; give an nn.Module")
     if encoder:
