@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import torch
 from torch.utils.data import Dataset, IterableDataset
 
@@ -42,16 +43,24 @@ class Endless(IterableDataset):
 
 
 class Columns:
-    """What ``datasets.Dataset`` has."""
+    """The part of ``datasets.Dataset`` that is used, on a pyarrow table."""
 
-    def __init__(self, **columns: list[Any]) -> None:
-        self.columns, self.column_names = columns, list(columns)
-        self.features = dict.fromkeys(columns)
+    def __init__(self, table: pa.Table, features: dict[str, Any] | None = None) -> None:
+        self.table, self.features, self.column_names = table, features, table.column_names
+
+    @classmethod
+    def of(cls, **columns: Any) -> Columns:
+        return cls(pa.table(columns))
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
+        return len(self.table)
 
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, str):
-            return self.columns[key]
-        return {name: [values[i] for i in key] for name, values in self.columns.items()}
+    def with_format(self, kind: str) -> Columns:
+        assert kind == "arrow"
+        return self
+
+    def select_columns(self, names: list[str]) -> Columns:
+        return Columns(self.table.select(names), self.features)
+
+    def __getitem__(self, rows: Any) -> pa.Table:
+        return self.table[rows]

@@ -33,10 +33,10 @@ def test_integers_stay_numbers(values):
     [
         (["b", "a"], ("b", "a")),
         (pd.Series(["b", "a"], dtype="string"), ("b", "a")),
-        ([True, False], ("True", "False")),
-        (torch.tensor([True, False]), ("True", "False")),
-        (pd.Series([True, False], dtype="boolean"), ("True", "False")),
-        (np.array([True, False], object), ("True", "False")),
+        ([True, False], ("true", "false")),
+        (torch.tensor([True, False]), ("true", "false")),
+        (pd.Series([True, False], dtype="boolean"), ("true", "false")),
+        (np.array([True, False], object), ("true", "false")),
     ],
 )
 def test_text_and_booleans_are_names(values, names):

@@ -56,11 +56,10 @@ FORMS = {
     "stored": lambda path: (Watched(torch.from_numpy(X)), Y),
     "items": lambda path: Items([(x, int(y)) for x, y in zip(X, Y, strict=True)]),
     "tensor dataset": lambda path: TensorDataset(torch.from_numpy(X), torch.from_numpy(Y)),
-    "column": lambda path: Columns(x=list(X), label=Y.tolist()),
-    "columns": lambda path: Columns(a=X[:, 0].tolist(), b=X[:, 1].tolist(), label=Y.tolist()),
+    "column": lambda path: Columns.of(inputs=list(X), label=Y),
     "samples": lambda path: Samples("here", Arrays(torch.from_numpy(X)), tuple(map(str, Y))),
 }
-STORED = {"mapped", "view of mapped", "stored", "items", "column", "columns"}
+STORED = {"mapped", "view of mapped", "stored", "items", "column"}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -81,6 +80,13 @@ def test_every_form_can_be_trained_on(tmp_path, form):
     value = FORMS[form](tmp_path)
     result = fs.fit(simulate([value, value], value, test=value), **QUICK)
     assert len(result.label_issues(client=1)) == N
+
+
+def test_columns_of_a_dataset_are_a_table_that_the_clean_set_standardises():
+    table = Columns.of(a=X[:, 0], b=X[:, 1], label=Y)
+    inputs, labels = contents(simulate([table], table))
+    np.testing.assert_allclose(inputs, (X - X.mean(0)) / X.std(0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(labels, Y)
 
 
 def test_sites_have_names():
@@ -153,7 +159,7 @@ def test_a_class_that_one_site_alone_has_is_a_class_everywhere():
 
 def test_booleans_are_names_and_numbers_as_text_count_up():
     federation = fs.simulate(model(2), [(X, Y == 1)], (X, Y == 1))
-    assert federation.data.class_names == ("False", "True")
+    assert federation.data.class_names == ("false", "true")
     assert contents(federation)[1].tolist() == (Y == 1).astype(int).tolist()
     text = [str(9 + y) for y in Y]
     assert simulate([(X, text)], (X, text)).data.class_names == ("9", "10", "11")

@@ -72,7 +72,7 @@ WRONG: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "too few names": (
         ([(X, NAMES == "cat")], (X, NAMES == "cat")),
         {},
-        "labels have the 2 classes False, True but the model has 3 outputs",
+        "labels have the 2 classes false, true but the model has 3 outputs",
     ),
     "too few class names": (([PAIR], HELD), {"class_names": ("a",)}, "class_names has 1 names for"),
     "class names as text": (([PAIR], HELD), {"class_names": "abc"}, "class_names is of type str"),
@@ -93,21 +93,29 @@ WRONG: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "text": (([(NAMES, Y)], HELD), {}, "client 0 has inputs that are not an array of numbers"),
     "dates": (([(X.astype("M8[s]"), Y)], HELD), {}, "inputs that are not an array of numbers"),
     "floats for tokens": (([(X, Y)], (Y[:, None], Y)), {}, "the model cannot take"),
-    "no length": (([Endless()], HELD), {}, "client 0 is a dataset without a length"),
+    "no length": (([Endless()], HELD), {}, "can only be gone through in order"),
     "no items": (([Items([])], HELD), {}, "client 0 has no samples"),
-    "items without labels": (([Items(list(X))], HELD), {}, "sample 0 is not a pair"),
+    "items without labels": (
+        ([Items(list(X))], HELD),
+        {},
+        "items must be",
+    ),
     "items of two shapes": (
         ([Items([*PAIRS, (X[0, :1], 0)])], HELD),
         {},
-        "in sample 12 but",
+        "item 12 of client 0 has the shape",
     ),
-    "an item that fails": (([Items([*PAIRS, OSError("gone")])], HELD), {}, "cannot read sample 12"),
-    "items of text": (([Items([("a", 0)])], HELD), {}, "has an input of type str in sample 0"),
-    "no label column": (([Columns(x=list(X))], HELD), {}, "the columns x; it needs 'label'"),
-    "columns of arrays": (
-        ([Columns(x=list(X), z=list(X), label=Y)], HELD),
+    "an item that fails": (
+        ([Items([*PAIRS, OSError("gone")])], HELD),
         {},
-        "not numbers",
+        "item 12 of client 0",
+    ),
+    "items of text": (([Items([("a", 0)])], HELD), {}, "item 0 of client 0 holds"),
+    "no label column": (([Columns.of(x=X[:, 0])], HELD), {}, "no column 'label'"),
+    "columns of arrays": (
+        ([Columns.of(x=list(X), z=list(X), label=Y)], HELD),
+        {},
+        "client 0",
     ),
     "a table's samples": (
         ([Samples("here", Table(TEXT), tuple(NAMES))], NAMED),

@@ -23,15 +23,12 @@ from scipy.sparse import issparse
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
-from fedsift.data.labels import Labels, read_labels
+from fedsift.data.labels import Labels, as_numbers, read_labels
 from fedsift.data.samples import Arrays, Samples
-from fedsift.data.wrapped import (
-    MappedInputs,
-    is_column_dataset,
-    native,
-    read_columns,
-    read_items,
-)
+from fedsift.data.sources import as_samples
+from fedsift.data.sources.arrays import stored
+from fedsift.data.sources.hub_dataset import is_hub_dataset
+from fedsift.data.sources.stored import tensor
 from fedsift.errors import DataError
 from fedsift.memory import aligned
 from fedsift.problem.inputs import Inputs, StoredInputs, as_type, select
@@ -61,18 +58,9 @@ class Given:
 
 def read_given(value: Any, where: str) -> Given:
     """Return a site's samples; ``where`` names it in messages."""
-    if isinstance(value, Samples) and isinstance(value.content, Arrays):
-        content = value.content
-        return Given(content.inputs, value.labels, value.ids, content.names, value.classes)
-    if is_column_dataset(value):
-        inputs, labels, classes = read_columns(value, where)
-        columns = inputs.columns if len(inputs.columns) > 1 else None
-        return Given(inputs, read_labels(labels, where), None, columns, classes)
-    if isinstance(value, TensorDataset) and len(value.tensors) == 2:
-        value = value.tensors
-    if isinstance(value, Dataset):
-        items, labels = read_items(value, where)
-        return Given(items, read_labels(labels, where))
+    value = without_wrapper(value, where)
+    if isinstance(value, Samples):
+        return _from_samples(value, where)
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise DataError(
             f"{where} must be a pair (inputs, labels) or a dataset, not a {type(value).__name__}"
@@ -80,6 +68,27 @@ def read_given(value: Any, where: str) -> Given:
     inputs, labels = value
     names, ids = _names_and_ids(inputs)
     return Given(read_inputs(inputs, where), read_labels(labels, where), ids, names)
+
+
+def without_wrapper(value: Any, where: str) -> Any:
+    """Return a dataset of torch or Hugging Face as samples, and anything else as it is."""
+    if isinstance(value, TensorDataset) and len(value.tensors) == 2:
+        return value.tensors
+    if isinstance(value, Dataset) or is_hub_dataset(value):
+        return as_samples(value, where)
+    return value
+
+
+def _from_samples(samples: Samples, where: str) -> Given:
+    content = samples.content
+    if not isinstance(content, Arrays):
+        raise DataError(
+            f"{where} has samples of the kind '{content.kind}', which are not numbers yet; read "
+            "all sites and the validation set with fs.read"
+        )
+    return Given(
+        content.inputs, as_numbers(samples.labels), samples.ids, content.names, samples.classes
+    )
 
 
 def read_inputs(values: Any, where: str) -> Inputs:
@@ -97,8 +106,10 @@ def read_inputs(values: Any, where: str) -> Inputs:
         return values  # type: ignore[no-any-return]
     array = _array(values, where)
     if _is_mapped(array):
-        return MappedInputs(array)
-    return aligned(torch.from_numpy(native(np.array(array))))
+        return stored(array, where)
+    if array.dtype == np.float64:  # a model in double precision takes all of it
+        return aligned(torch.from_numpy(np.array(array)))
+    return tensor(array)
 
 
 def matched(given: Given, like: Given, dtype: torch.dtype, where: str) -> Given:

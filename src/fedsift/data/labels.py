@@ -3,7 +3,8 @@
 | given                                       | read as                               |
 |---------------------------------------------|---------------------------------------|
 | integers                                    | numbers of classes, as they are       |
-| strings, booleans, categories of these      | names of classes                      |
+| strings, categories of these                | names of classes                      |
+| booleans                                    | the names "true" and "false"          |
 | floats, missing values, anything else       | refused                               |
 
 Names are numbered in the order of ``class_names``; without it in sorted order, over all sites, the
@@ -45,7 +46,15 @@ def read_labels(values: Any, where: str) -> Labels:
             f"{where} has labels that are not an array of integers or names; give one label per "
             "input"
         )
-    return tuple(map(str, array.tolist()))
+    names = (str(name) for name in array.tolist())
+    return tuple(name.lower() if array.dtype.kind == "b" else name for name in names)
+
+
+def as_numbers(names: tuple[str, ...]) -> Labels:
+    """Return labels that are the text of whole numbers as these numbers, others as they are."""
+    if not all(name.isdecimal() and str(int(name)) == name for name in names):
+        return names
+    return torch.tensor([int(name) for name in names], dtype=torch.int64)
 
 
 def names_of_classes(

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from fedsift.data import ClientData, FederatedData
-from fedsift.data.given import Given, matched, read_given
+from fedsift.data.given import Given, matched, read_given, without_wrapper
 from fedsift.data.labels import check_outputs, names_of_classes, numbered
 from fedsift.data.samples import Arrays, Samples
 from fedsift.data.schema import Schema, SchemaSettings
@@ -120,6 +120,7 @@ def simulate(
     """
     named = dict(zip(ORDER, (validation, test, true_labels, class_names, ids), strict=True))
     call = _bound(more, named, groups is not None)
+    call["validation"] = without_wrapper(call["validation"], CLEAN)
     if _needs_schema(call["validation"]):
         return _from_samples(model, clients, call, encoder)
     parts = clients.values() if isinstance(clients, Mapping) else clients
@@ -172,6 +173,8 @@ def _from_samples(model: Model, clients: Any, call: Mapping[str, Any], encoder: 
         raise InputError("samples of fs.read have their own ids and labels; leave ids out")
     if not isinstance(clients, Mapping):
         clients = {str(m): samples for m, samples in enumerate(clients)}
+    clients = {name: without_wrapper(part, f"site {name}") for name, part in clients.items()}
+    call = {**call, "test": without_wrapper(call["test"], TEST)}
     parts = {**{f"site {name}": part for name, part in clients.items()}, TEST: call["test"]}
     for where, part in parts.items():
         if not isinstance(part, Samples) and not (where == TEST and part is None):

@@ -13,6 +13,7 @@ import fedsift as fs
 from encoded import encode
 from fedsift.data.sources import as_samples, read
 from fedsift.errors import DataError
+from given import Columns
 
 X = torch.arange(12.0).reshape(4, 3)
 Y = ["a", "b", "b", "a"]
@@ -31,26 +32,6 @@ class Pairs(Dataset):
     def __getitem__(self, index):
         self.read.append(index)
         return self.x[index], self.y[index]
-
-
-class Columns:
-    """The part of ``datasets.Dataset`` that is used, on a pyarrow table."""
-
-    def __init__(self, table, features):
-        self.table, self.features, self.column_names = table, features, table.column_names
-
-    def __len__(self):
-        return len(self.table)
-
-    def with_format(self, kind):
-        assert kind == "arrow"
-        return self
-
-    def select_columns(self, names):
-        return Columns(self.table.select(names), self.features)
-
-    def __getitem__(self, rows):
-        return self.table[rows]
 
 
 @pytest.mark.parametrize(
