@@ -120,6 +120,12 @@ def test_the_coordinates_of_the_span_change_no_prediction():
     np.testing.assert_allclose(*said, atol=1e-5)
 
 
+def test_a_column_that_is_always_the_same_says_nothing():
+    inputs = np.full((30, 2), 0.1)
+    inputs[:, 1] = np.arange(30)
+    np.testing.assert_allclose(condense(inputs)[:, 1], 0.0, atol=1e-12)
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.2])
 def test_the_share_of_wrong_labels_is_found(rate):
     """Labels drawn from the model itself, then changed; the logarithms are of half the scale."""

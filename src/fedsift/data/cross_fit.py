@@ -63,7 +63,8 @@ def condense(inputs: Array) -> Array:
     """
     centred = inputs - inputs.mean(axis=0)
     deviation = centred.std(axis=0)
-    centred = centred / np.where(deviation > 0, deviation, 1.0)
+    varies = deviation > 1e-9 * np.abs(inputs).max(axis=0)  # else it is rounding
+    centred = np.where(varies, centred / np.where(varies, deviation, 1.0), 0.0)
     left, singular, _ = np.linalg.svd(centred, full_matrices=False)
     numbers = left * singular
     scale = np.sqrt((numbers**2).sum(axis=1).mean())
