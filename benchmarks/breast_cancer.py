@@ -68,15 +68,18 @@ class Case:
         return np.concatenate([given != true for (_, given), true in pairs])
 
 
-def draw(seed: int, clean: int = CLEAN) -> Case:
-    """Split the table at random, standardise it by the clean rows, flip labels of the sites."""
+def draw(seed: int, clean: int = CLEAN, reserved: int = CLEAN) -> Case:
+    """Split the table at random, standardise it by the clean rows, flip labels of the sites.
+
+    The server uses ``clean`` of the rows that are ``reserved`` for it.
+    """
     inputs, labels = load_breast_cancer(return_X_y=True)
     random = np.random.default_rng(seed)
     order = random.permutation(len(labels))
     inputs, labels = inputs[order], labels[order]
     scaler = StandardScaler().fit(inputs[:clean])
     inputs = scaler.transform(inputs).astype(np.float32)
-    held, rest = slice(clean, clean + TEST), slice(clean + TEST, None)
+    held, rest = slice(reserved, reserved + TEST), slice(reserved + TEST, None)
     flipped = random.random(len(labels[rest])) < FLIPPED
     given = np.where(flipped, 1 - labels[rest], labels[rest])
     at = np.array_split(np.arange(len(given)), SITES)

@@ -1,6 +1,7 @@
 """Draw the pictures of the documents.
 
 python -m benchmarks scaling && python docs/make_pictures.py              scaling.png
+python -m benchmarks.clean_samples --out results/clean_samples.json       clean_samples.png
 fedsift demo --out runs/demo && python docs/make_pictures.py runs/demo    demo.png too
 """
 
@@ -20,6 +21,7 @@ from fedsift.report import load_run
 COLOURS = {"fedavg": "#767676", "single-loop": "#0072B2", "oracle": "#000000"}
 IMAGES = Path(__file__).parent / "images"
 SCALING = Path(__file__).parents[1] / "results" / "scaling.json"
+CLEAN_SAMPLES = Path(__file__).parents[1] / "results" / "clean_samples.json"
 COLUMNS = {  # sweep of the benchmark: what n is, the method's colour in reports
     "clients": ("clients (10 per round)", "#0072B2"),
     "cohort": ("clients per round", "#0072B2"),
@@ -82,6 +84,35 @@ def scaling(results: Path, out: Path) -> None:
     figure.savefig(out, dpi=130, metadata={"Software": None})
 
 
+def clean_samples(results: Path, out: Path) -> None:
+    """Draw F1 of the audit and accuracy against the number of clean samples."""
+    rows = json.loads(results.read_text(encoding="utf-8"))["rows"]
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    panels = [(data, key) for data in ("digits", "breast cancer") for key in ("f1", "accuracy")]
+    titles = {"f1": "F1 of the flags", "accuracy": "accuracy"}
+    for axes, (data, key) in zip(figure.subplots(1, 4, sharey=True), panels, strict=True):
+        for method, colour in (("single-loop", "#0072B2"), ("clean-only", "#D55E00")):
+            found: dict[int, list[float]] = {}
+            for row in rows:
+                if (row["data"], row["method"]) == (data, method):
+                    found.setdefault(row["clean"], []).append(row[key])
+            sizes = sorted(found)
+            values = [found[n] for n in sizes]
+            axes.fill_between(
+                sizes, [min(v) for v in values], [max(v) for v in values], color=colour, alpha=0.15
+            )
+            axes.plot(sizes, [np.mean(v) for v in values], "o-", color=colour, label=method, ms=3)
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [str(n) for n in sizes])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set(title=f"{data}: {titles[key]}", xlabel="clean samples")
+        axes.title.set_fontsize(9)
+        axes.grid(alpha=0.15)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].legend(frameon=False, loc="lower right")
+    figure.savefig(out, dpi=130, metadata={"Software": None})
+
+
 def _power(axes: Axes, n: np.ndarray, values: np.ndarray, b: float, colour: str) -> None:
     """Draw points and the nearest c n^b, over two decades at least, so that slopes compare."""
     c = np.exp(np.mean(np.log(values) - b * np.log(n)))
@@ -105,3 +136,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         main(Path(sys.argv[1]), IMAGES / "demo.png")
     scaling(SCALING, IMAGES / "scaling.png")
+    clean_samples(CLEAN_SAMPLES, IMAGES / "clean_samples.png")

@@ -15,6 +15,8 @@ ROWS = ROOT / "docs" / "bench_rows.toml"
 SAID_TWICE = ("gauss_newton_repeated_over_gradient", "double_backward_over_gauss_newton_repeated")
 BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
 CALIBRATION = re.compile(r"<!-- calibration -->\n(?:\n?\|.*\n)*")
+BREAST_CANCER = re.compile(r"<!-- breast-cancer -->\n(?:\n?\|.*\n)*")
+CHECKED = re.compile(r"<!-- clean-set-check -->\n(?:\n?\|.*\n)*")
 PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
 TITLES = ["method", "seed", "rounds", "accuracy", "F1 of weights", "precision", "recall", "AUC"]
@@ -72,10 +74,45 @@ def calibration() -> str:
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(rows)
 
 
+def breast_cancer() -> str:
+    """Return the methods on the breast-cancer table: mean and range over the seeds."""
+    rows = json.loads((ROOT / "results" / "breast_cancer.json").read_text(encoding="utf-8"))["rows"]
+    out = []
+    for model, method in dict.fromkeys((row["model"], row["method"]) for row in rows):
+        same = [row for row in rows if (row["model"], row["method"]) == (model, method)]
+        cells = [f"`{method}`", model]
+        for key in ("f1", "own", "accuracy"):
+            found = [row[key] for row in same if row[key] is not None]
+            cells.append(_spread(found) if found else "–")
+        out.append(f"| {' | '.join(cells)} |\n")
+    titles = ["method", "model", "F1 of the audit", "F1 of its own rule", "accuracy"]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
+
+
+def _spread(found: list[float]) -> str:
+    return f"{sum(found) / len(found):.3f} ({min(found):.3f} to {max(found):.3f})"
+
+
+def clean_set_check() -> str:
+    """Return how often the check of the clean set warns."""
+    path = ROOT / "results" / "clean_set_check.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    out = []
+    for clean, wrong in zip(rows[::2], rows[1::2], strict=True):
+        cells = [clean["data"], str(clean["samples"]), f"{clean['said']:.1%}"]
+        cells += [f"{wrong[key]:.0%}" for key in ("said", "recall", "precision")]
+        out.append(f"| {' | '.join(cells)} |\n")
+    titles = ["data", "samples", "warned, none wrong", "warned, a tenth wrong"]
+    titles += ["of the wrong: named", "of the named: wrong"]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
+
+
 def fill(text: str) -> str:
     """Put every table where its mark is."""
     text = BENCH.sub(lambda _: f"<!-- bench -->\n\n{bench()}", text)
     text = CALIBRATION.sub(lambda _: f"<!-- calibration -->\n\n{calibration()}", text)
+    text = BREAST_CANCER.sub(lambda _: f"<!-- breast-cancer -->\n\n{breast_cancer()}", text)
+    text = CHECKED.sub(lambda _: f"<!-- clean-set-check -->\n\n{clean_set_check()}", text)
     return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
 
 

@@ -20,8 +20,8 @@ on half of it: the fitted temperature is too low, and is raised by a constant sh
 has learned little cannot have memorised labels, so all of this shrinks with the fourth power of
 its accuracy above chance on the validation set.
 
-A class of which the clean set has fewer than ``ENOUGH`` samples cannot be judged: weights that are
-learned on that set turn against every label of it. Such labels are never flagged and say nothing
+A class of which the clean set has no sample cannot be judged: weights that are learned on that set
+turn against every label of it. Such labels are never flagged and say nothing
 of ρ; an interval that rests on them covers all that they may be:
 
     [q low, q high + 1 − q]       q: share of the labels that are judged; low, high: of these alone
@@ -41,6 +41,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
+from fedsift.data.clean_set import ENOUGH
 from fedsift.errors import InputError
 
 Array = npt.NDArray[np.float64]
@@ -52,7 +53,6 @@ RATES = (np.arange(200) + 0.5) / 200
 QUANTILES = (np.arange(9) + 0.5) / 9
 SPREAD_NODES = np.array([-1.6, -0.8, 0.0, 0.8, 1.6])
 TWO_SIDED_95 = 1.96
-ENOUGH = 2  # one clean sample cannot both teach a class and test what was learned of it
 THRESHOLD = 0.5  # a label below it is more probably wrong than right
 FAMILIAR = 0.3  # how much too low a temperature is that was fitted on samples known to the model
 
@@ -63,8 +63,8 @@ class Calibration:
 
     ``spread`` is the standard deviation of δ between datasets and sites. ``misfit`` widens the
     intervals: T comes from few samples, and no model is exactly calibrated. ``samples`` is the
-    number of clean samples (0: not known), ``judged`` says of each class whether it has enough of
-    them (None: all have).
+    number of clean samples (0: not known), ``judged`` says of each class whether any is of it
+    (None: all are judged).
     """
 
     temperature: float = 1.0
