@@ -86,3 +86,7 @@ def _print(audits: list[SiteAudit]) -> None:
             ", ".join(pairs) or "–",
         )
     Console(highlight=False, markup=False).print(table)
+    for audit in audits:
+        if audit.summary.unjudged:
+            names = ", ".join(audit.summary.unjudged)
+            print(f"site {audit.site}: labels of {names} cannot be judged; the clean set has none")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -74,5 +75,27 @@ def handle(options: argparse.Namespace) -> int:
     }
     own["column_kinds"] = options.column_kind
     own["reading"] = asdict(reading(options))
+    if options.validation is not None:
+        _check_data(options)
     ServerDeployment(listen, options.folder, keys, own, options.verbose).run()
     return 0
+
+
+def _check_data(options: argparse.Namespace) -> None:
+    """Read the clean set before anyone waits for it, and say what it cannot tell."""
+    from fedsift.data.clean_set import check_clean_set  # noqa: PLC0415 - slow to import
+    from fedsift.data.sources import read  # noqa: PLC0415
+    from fedsift.experiment.config import Config  # noqa: PLC0415
+    from fedsift.experiment.own_data import load_server  # noqa: PLC0415
+
+    sys.path.insert(0, str(Path.cwd()))  # for module:function
+    given = {"classes": options.classes or [], "column_kinds": options.column_kind}
+    config = Config.of(dataset="own", encoder=options.encoder or "", **given)
+    read_as = reading(options)
+    clean = read(options.validation, read_as)
+    test = None if options.test is None else read(options.test, read_as)
+    data, schema = load_server(config, clean, test)
+    found = check_clean_set(*data.validation, data.class_names)
+    print(f"clean set: {found.samples} samples of {data.classes} classes", flush=True)
+    for note in (*clean.notes, *schema.notes, *found.notes):
+        print(f"note: {note}", flush=True)

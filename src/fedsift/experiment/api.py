@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def fit(
 
     ``out`` is a run folder to write to, with checkpoints; ``resume`` goes on with the run that it
     holds. ``progress`` shows a bar; None: where standard error is a terminal. ``observe`` is
-    called with the record of every round.
+    called with the record of every round. What the clean set cannot tell is logged as a warning
+    of the logger ``fedsift``.
     """
     run = {"method": method, "rounds": rounds, "seed": seed, "device": device}
     known = from_mapping(run, "fit").values()
@@ -67,7 +69,10 @@ def fit(
 
     def build(config: Config) -> Setup:
         setup = from_data(config, federation.data, federation.module(seed), federation.modes)
-        return replace(setup, schema=federation.schema, notes=federation.notes)
+        setup = setup.of_own_data(federation.schema, federation.notes)
+        for note in setup.notes:
+            logging.getLogger("fedsift").warning(note)
+        return setup
 
     with shown_progress(method, rounds, progress) as shown:
 

@@ -162,6 +162,7 @@ def _finish(
         **summarise(setup, records, seconds),
         **verdict(audits),
         "calibration": calibration.to_json(),
+        **({} if setup.clean_set is None else {"clean_set": setup.clean_set.to_json()}),
         **shared_counts(setup, audits),
     }
     return Finished(setup, state, records, audits, summary)

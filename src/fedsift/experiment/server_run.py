@@ -59,7 +59,8 @@ def execute_remotely(
     config = config.resolve().replace(checkpoint_every=1)
     config, data, schema = _data(config, own)
     module = build_model(config.model, data.shape, data.classes, config.seed)
-    setup = replace(server_side(config, data, module, federation), schema=schema)
+    setup = server_side(config, data, module, federation)
+    setup = replace(setup, schema=schema) if own is None else setup.of_own_data(schema)
 
     def open_run(config: Config) -> Setup:
         point = None

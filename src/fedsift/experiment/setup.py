@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from fedsift.algorithms.method import Method, Weighting
 from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client
 from fedsift.data import ClientData, FederatedData, ServerData, apply_corrections, build
+from fedsift.data.clean_set import CleanSet, check_clean_set
 from fedsift.data.schema import Schema
 from fedsift.errors import ConfigError, DataError, InputError
 from fedsift.experiment.common_keys import OWN
@@ -40,7 +41,18 @@ class Setup:
     server: Server
     algorithm: Algorithm
     schema: Schema | None = None
+    clean_set: CleanSet | None = None
     notes: tuple[str, ...] = ()
+
+    def of_own_data(self, schema: Schema | None, notes: Sequence[str] = ()) -> Setup:
+        """Return the run on one's own data, with what the clean set lacks among its notes."""
+        counts = [
+            client.labels.bincount(minlength=self.data.classes) for client in self.data.clients
+        ]
+        at_sites = torch.stack(counts).sum(dim=0).tolist() if counts else None
+        names = self.data.class_names
+        found = check_clean_set(*self.data.validation, names, at_sites, self.config.seed)
+        return replace(self, schema=schema, clean_set=found, notes=(*notes, *found.notes))
 
     def initial_state(self) -> ServerState:
         """Return the server's state before round 0."""
@@ -119,7 +131,7 @@ def _from_files(config: Config, encoding: Progress) -> Setup:
     name = chosen_model(config, own.schema)
     config = config.replace(model=name, digest=data.digest())
     module = build_model(name, data.shape, data.classes, config.seed)
-    return replace(from_data(config, data, module), schema=own.schema, notes=own.notes)
+    return from_data(config, data, module).of_own_data(own.schema, own.notes)
 
 
 def load_data(config: Config) -> FederatedData:
