@@ -19,28 +19,28 @@ BREAST_CANCER = re.compile(r"<!-- breast-cancer -->\n(?:\n?\|.*\n)*")
 CHECKED = re.compile(r"<!-- clean-set-check -->\n(?:\n?\|.*\n)*")
 PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
-TITLES = ["method", "seed", "rounds", "accuracy", "F1 of weights", "precision", "recall", "AUC"]
-TITLES += ["MB up", "MB down", "exchanges"]
-HEAD = f"| {' | '.join(TITLES)} |\n{'|---' * len(TITLES)}|\n"
+FOUND = ("f1", "precision", "recall", "auc")
+TITLES = ["precision", "recall", "AUC", "MB up", "MB down", "exchanges"]
 
 
-def row(summary: dict[str, object]) -> str:
+def row(summary: dict[str, object], found: tuple[str, ...]) -> str:
     """Return one run as a row of the table."""
-    shares = (
-        "test_accuracy",
-        *(f"weights_{name}" for name in ("f1", "precision", "recall", "auc")),
-    )
     cells = [f"`{summary['method']}`", str(summary["seed"]), str(summary["rounds"])]
-    cells += ["–" if summary[k] is None else f"{summary[k]:.3f}" for k in shares]
+    shares = [summary[key] for key in ("test_accuracy", *found)]
+    cells += ["–" if share is None else f"{share:.3f}" for share in shares]
     cells += [f"{int(str(summary[k])) / 1e6:.1f}" for k in ("bytes_up", "bytes_down")]
     return "| " + " | ".join([*cells, str(summary["exchanges"])]) + " |\n"
 
 
 def table(name: str) -> str:
-    """Return the table of one folder of results."""
+    """Return the table of one folder of results; older ones have the weights' figures only."""
     paths = sorted((ROOT / "results" / name).glob("*.json"))
-    rows = [row(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
-    return HEAD + "".join(rows)
+    summaries = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    audited = all("f1" in summary for summary in summaries)
+    found = FOUND if audited else tuple(f"weights_{key}" for key in FOUND)
+    titles = ["method", "seed", "rounds", "accuracy", "F1" if audited else "F1 of weights", *TITLES]
+    head = f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n"
+    return head + "".join(row(summary, found) for summary in summaries)
 
 
 def bench() -> str:

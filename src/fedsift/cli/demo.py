@@ -1,4 +1,4 @@
-"""``fedsift demo``: three methods on the embedded digits, about a minute on two cores."""
+"""``fedsift demo``: four methods on the embedded digits, about a minute on two cores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedsift.experiment.progress import progress
 from fedsift.experiment.run import execute, read_config
 from fedsift.report import write_report
 
-METHODS = ("fedavg", "single-loop", "oracle")
+METHODS = ("fedavg", "clean-only", "single-loop", "oracle")
 ROUNDS = 150
 EXAMPLES = """\
 examples:
@@ -26,7 +26,7 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "demo",
-        description="Train on 10 sites with 40 % wrong labels, with three methods side by side, in "
+        description="Train on 10 sites with 40 % wrong labels, with four methods side by side, in "
         "about a minute.\nThe data are scikit-learn's digits; nothing is downloaded.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

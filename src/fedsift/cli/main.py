@@ -18,7 +18,7 @@ from typing import NoReturn
 from fedsift.errors import FedsiftError, InputError
 
 COMMANDS = {
-    "demo": "a comparison of three methods on 10 sites with 40 %% wrong labels",
+    "demo": "a comparison of four methods on 10 sites with 40 %% wrong labels",
     "run": "train with one method and write a run folder",
     "report": "figures and tables from run folders, as one HTML file",
     "audit": "the labels that are probably wrong, with a score and a suggestion",
