@@ -6,14 +6,14 @@ from pathlib import Path
 from fedsift.cli.demo import METHODS
 
 
-def test_demo_writes_three_runs_and_a_report(fedsift):
+def test_demo_writes_four_runs_and_a_report(fedsift):
     Path("there/fedavg").mkdir(parents=True)
     Path("there/fedavg/notes.txt").write_text("the user's own")
     ended = fedsift("demo", "--rounds", "3", "--out", "there")
     assert ended.code == 0
     assert Path("there/fedavg/notes.txt").exists()
     summaries = [json.loads(Path("there", m, "summary.json").read_text()) for m in METHODS]
-    assert [s["method"] for s in summaries] == ["fedavg", "single-loop", "oracle"]
+    assert [s["method"] for s in summaries] == ["fedavg", "clean-only", "single-loop", "oracle"]
     assert {(s["rounds"], s["noise_rate"], s["clients"]) for s in summaries} == {(3, 0.4, 10)}
     for summary in summaries:
         assert summary["method"] in ended.out
