@@ -201,7 +201,7 @@ def test_a_run_without_rounds_is_reported(make_run, report):
 
     assert page.rows[2][:6] == ["fedavgunfinished", "digits", "0", "0", "–", "–"]
     assert page.tags["figure"] == 0
-    assert "No test accuracy is recorded." in page.text
+    assert "There is no test accuracy." in page.text
 
 
 def test_other_versions_are_listed_apart(make_run, report):

@@ -164,10 +164,10 @@ def test_variants_of_a_method_are_distinguished_and_not_averaged(make_run):
 
 
 def test_no_accuracy_at_all(make_run):
-    assert said(make_run("fedavg", None)) == ["No test accuracy is recorded."]
+    assert said(make_run("fedavg", None)) == ["There is no test accuracy."]
 
 
 def test_detection_is_reported_without_accuracy(make_run):
     assert said(make_run("non-iter", None, f1=0.5)) == [
-        "No test accuracy is recorded. non-iter finds mislabelled samples with F1 0.50."
+        "There is no test accuracy. non-iter finds mislabelled samples with F1 0.50."
     ]

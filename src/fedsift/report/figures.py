@@ -250,7 +250,7 @@ def _histogram(variant: Variant, key: str) -> Chart | None:
     of = "of each group" if len(groups) > 1 else "of all samples"
     pooled = f", {len(runs)} runs pooled" if len(runs) > 1 else ""
     when = "Final weights" if all(run.finished for run in runs) else "Weights so far"
-    caption = f"{when} as a share {of}{pooled}; labels left of the dotted line are flagged."
+    caption = f"{when} as a share {of}{pooled}; the dotted line is at 0.5."
     return Chart(f"Weights of {variant.name}", caption, tuple(e for e, _ in groups), svg)
 
 

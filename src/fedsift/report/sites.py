@@ -56,7 +56,7 @@ class RunSites:
 
 def run_sites(setting: Setting) -> list[RunSites]:
     """Return the audits of a setting's runs, for the runs that have any."""
-    found = [(name, _read(run)) for name, _, run in setting.runs]
+    found = [(name, audited(run)) for name, _, run in setting.runs]
     return [RunSites(name, *parts) for name, parts in found if parts[0]]
 
 
@@ -90,7 +90,8 @@ def _per_round(variant: Variant) -> tuple[float, float] | None:
     return (sent / rounds, exchanges / rounds) if sent and exchanges else None
 
 
-def _read(run: Run) -> tuple[tuple[SiteRow, ...], tuple[Suspect, ...]]:
+def audited(run: Run) -> tuple[tuple[SiteRow, ...], tuple[Suspect, ...]]:
+    """Return the audits of a run's sites, and the worst labels with their pictures."""
     rows, suspects = [], []
     paths = (run.folder / "clients").glob("*/audit.json")
     for path in sorted(paths, key=lambda p: (len(p.parent.name), p.parent.name)):
