@@ -126,14 +126,22 @@ def test_the_weights_are_in_the_site_s_own_folder_and_in_no_reply(case):
     ("changes", "sentence"),
     [
         ({"parameters": 16}, "has 15 parameters and the server's has 16"),
-        ({"schema": two_classes().to_json(), "parameters": 10}, "has labels that are no class"),
+        ({"schema": two_classes().to_json(), "parameters": 10}, "do not fit the server's schema"),
         ({"schema": "{}"}, "the schema"),
-        ({"model": "shell"}, "there is no model 'shell'"),
+        ({"model": "shell"}, "the server uses a model of its own"),
+        ({"model": "os:abort"}, "the server uses a model of its own"),
         ({"model": ""}, "the server uses a model of its own"),
     ],
 )
 def test_an_opening_that_does_not_fit_is_refused(case, changes, sentence):
     assert sentence in decode_reply(Host(case.site_data).handle(case.hello(**changes))).error
+
+
+def test_what_is_wrong_with_a_sample_is_said_at_the_site_only(case, capfd):
+    refused = case.hello(schema=two_classes().to_json(), parameters=10)
+    reply = decode_reply(Host(case.site_data).handle(refused))
+    assert "'c'" not in reply.error
+    assert "has labels that are no class ('c'" in capfd.readouterr().err
 
 
 def test_an_opening_without_a_round_is_refused(case):

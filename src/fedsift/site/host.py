@@ -17,7 +17,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 import tempfile
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,7 +37,7 @@ from fedsift.compress import wire
 from fedsift.data import check_client
 from fedsift.data.samples import Samples
 from fedsift.data.schema import Schema, Workspace, prepare
-from fedsift.errors import FedsiftError, InputError, WireError
+from fedsift.errors import DataError, FedsiftError, InputError, WireError
 from fedsift.federation.encoding import (
     ENVELOPE,
     REQUEST_ID,
@@ -50,7 +52,7 @@ from fedsift.files import write_atomically, write_text
 from fedsift.messages import Reply, Scalar
 from fedsift.problem import FlatModel, Reweighting, batch_of, bind
 from fedsift.problem.inputs import Inputs
-from fedsift.problem.networks import build_model
+from fedsift.problem.networks import MODELS, build_model
 from fedsift.problem.predict import predict
 from fedsift.site.journal import Entry, Journal
 from fedsift.site.result import Origin, SiteResult
@@ -129,8 +131,9 @@ class Host:
             reply = self._handle(request_id, parts)
         except FedsiftError as error:
             reply = self._error(str(error))
-        except Exception as error:
-            reply = self._error(f"the site failed: {type(error).__name__}: {error}")
+        except Exception as error:  # what it says may be about a sample: it stays here
+            traceback.print_exc()
+            reply = self._error(f"the site failed ({type(error).__name__}); its log says where")
         return reply if request_id is None else {**reply, REQUEST_ID: request_id.encode()}
 
     def _handle(self, request_id: RequestId, parts: Mapping[str, bytes]) -> Parts:
@@ -181,9 +184,15 @@ class Host:
 
     def _start(self, folder: Path, settings: dict[str, Any], next_round: int) -> None:
         """Write a run's settings; what the site cannot run is refused and nothing is written."""
-        with tempfile.TemporaryDirectory() as trial:
-            write_text(Path(trial) / "run.json", json.dumps(settings))
-            _Run(self.data, Path(trial))
+        try:
+            with tempfile.TemporaryDirectory() as trial:
+                write_text(Path(trial) / "run.json", json.dumps(settings))
+                _Run(self.data, Path(trial))
+        except DataError as error:  # its sentence may have values, labels and ids in it
+            print(f"a run was refused: {error}", file=sys.stderr, flush=True)
+            raise InputError(
+                "the site's samples do not fit the server's schema; the site's log says why"
+            ) from None
         Journal(folder / "journal").rewind(next_round)
         write_text(folder / "run.json", json.dumps(settings))
 
@@ -240,9 +249,13 @@ def _model(
     data: SiteData, settings: Mapping[str, Any], schema: Schema, inputs: Inputs
 ) -> FlatModel:
     """Build the run's model; refuse one that differs from the server's."""
-    named = settings["model"] if data.origin.model == "auto" else data.origin.model
-    if not named:
-        raise InputError("the server uses a model of its own; join with --model module:function")
+    named = data.origin.model
+    if named == "auto":
+        named = settings["model"]
+        if named not in MODELS:  # above all not module:function, which would be imported
+            raise InputError(
+                "the server uses a model of its own; join with --model module:function"
+            )
     model = FlatModel(build_model(named, schema.shape, len(schema.classes), settings["seed"]))
     if settings["parameters"] != model.length:
         raise InputError(
