@@ -159,3 +159,15 @@ def test_default_models_fit_their_inputs(kind, shape, model):
 def test_there_is_no_default_model_for_whole_numbers():
     with pytest.raises(InputError, match="module:function"):
         default_model("integers", (20,))
+
+
+def test_the_hash_of_what_is_frozen_knows_statistics_and_ignores_what_is_trained():
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 2))
+    module[0].requires_grad_(False)
+    before = FlatModel(module).frozen()
+    with torch.no_grad():
+        module[3].weight.add_(1)
+    assert FlatModel(module).frozen() == before
+    module[1].running_mean.add_(1)
+    assert FlatModel(module).frozen() != before
+    assert FlatModel(nn.Linear(2, 2)).frozen() == ""

@@ -126,6 +126,7 @@ def test_the_weights_are_in_the_site_s_own_folder_and_in_no_reply(case):
     ("changes", "sentence"),
     [
         ({"parameters": 16}, "has 15 parameters and the server's has 16"),
+        ({"frozen": "0123"}, "other frozen parameters or statistics than the server's"),
         ({"schema": two_classes().to_json(), "parameters": 10}, "do not fit the server's schema"),
         ({"schema": "{}"}, "the schema"),
         ({"model": "shell"}, "the server uses a model of its own"),

@@ -72,6 +72,7 @@ def execute_remotely(
             "initial_weight": setup.weighting.initial_weight,
             "bootstrap": setup.weighting.bootstrap,
             "parameters": setup.model.length,
+            "frozen": setup.model.frozen(),
             "schema": schema.to_json(),
             "model": "" if REFERENCE.fullmatch(config.model) else config.model,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -53,6 +54,16 @@ class FlatModel:
     def length(self) -> int:
         """The number d of parameters."""
         return len(self._start)
+
+    def frozen(self) -> str:
+        """Hash what is not trained: frozen parameters, buffers; empty where there is nothing."""
+        state = self.module.state_dict()
+        kept = {name: value for name, value in state.items() if name not in self.names}
+        total = hashlib.sha256()
+        for name, value in sorted(kept.items()):
+            total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            total.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        return total.hexdigest()[:16] if kept else ""
 
     def initial(self) -> Tensor:
         """Return the parameters that the module came with."""

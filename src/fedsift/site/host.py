@@ -64,6 +64,7 @@ SETTINGS = {
     "initial_weight": float,
     "bootstrap": float,
     "parameters": int,
+    "frozen": str,
     "schema": str,
     "model": str,
     "attempt": str,
@@ -261,6 +262,11 @@ def _model(
         raise InputError(
             f"the site's model has {model.length} parameters and the server's has "
             f"{settings['parameters']}; give both the same --model"
+        )
+    if settings["frozen"] != model.frozen():
+        raise InputError(
+            "the site's model has other frozen parameters or statistics than the server's; load "
+            "the same weights at both"
         )
     return bind(model, inputs, "the site's inputs")
 
