@@ -18,7 +18,10 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from fedsift.report import load_run
 
-COLOURS = {"fedavg": "#767676", "single-loop": "#0072B2", "oracle": "#000000"}
+COLOURS = {
+    **{"fedavg": "#767676", "clean-only": "#E69F00"},
+    **{"single-loop": "#0072B2", "oracle": "#000000"},
+}
 IMAGES = Path(__file__).parent / "images"
 SCALING = Path(__file__).parents[1] / "results" / "scaling.json"
 CLEAN_SAMPLES = Path(__file__).parents[1] / "results" / "clean_samples.json"
@@ -37,7 +40,7 @@ def main(demo: Path, out: Path) -> None:
     left, right = figure.subplots(1, 2)
     runs = {name: load_run(demo / name) for name in COLOURS}
     for name, run in runs.items():
-        style = "--" if name == "oracle" else "-"
+        style = {"oracle": "--", "clean-only": ":"}.get(name, "-")
         left.plot(
             run.rounds["round"],
             100 * run.rounds["test_accuracy"],

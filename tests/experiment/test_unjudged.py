@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import fedsift as fs
-from fedsift.experiment.auditing import audit_client, calibrate
+from fedsift.audit import Calibration, audit_site
 
 CLASSES, LACKING, SITES = 3, 2, 3
 
@@ -22,8 +22,11 @@ class Case:
     labels: list[np.ndarray]
 
     def audit(self, site, **changes):
-        calibration = replace(calibrate(self.result.setup, self.result.state.y), **changes)
-        return audit_client(self.result.setup, self.result.state.y, site, calibration)
+        audit = self.result.audits[site]
+        calibration = replace(
+            Calibration.from_mapping(self.result.summary["calibration"]), **changes
+        )
+        return audit_site(audit.record, calibration, audit.class_names, audit.load)
 
 
 @pytest.fixture(scope="module")
