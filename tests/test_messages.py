@@ -19,6 +19,7 @@ class Flaky:
     """A federation whose clients 1, 4, 7, ... do not answer."""
 
     sizes = dict.fromkeys(range(6), 10)
+    names = {0: "0", 1: "1", 4: "north"}
     traffic = Traffic()
 
     def ask(self, request, clients):
@@ -30,6 +31,11 @@ def test_a_round_goes_on_with_those_that_replied():
     assert [r.client for r in answers.replies] == [0, 2]
     assert answers.shares == [0.25, 0.75]
     assert answers.events == ("client 1 did not reply to 'train': timed out",)
+
+
+def test_a_site_is_called_by_its_name():
+    answers = Cohort(Flaky(), (0, 4)).ask(Request("train", 0))
+    assert answers.events == ("site north did not reply to 'train': timed out",)
 
 
 def test_too_few_answers_stop_the_round():

@@ -174,6 +174,11 @@ class Federation(Protocol):
         ...
 
     @property
+    def names(self) -> Mapping[ClientId, str]:
+        """The names of the clients' sites, where they have any."""
+        ...
+
+    @property
     def traffic(self) -> Traffic:
         """All bytes and exchanges so far."""
         ...
@@ -242,12 +247,17 @@ class Cohort:
     clients: tuple[ClientId, ...]
     min_clients: int = 1
 
+    def called(self, client: ClientId) -> str:
+        """Return what messages call a client: its site where that has a name."""
+        name = self.federation.names.get(client, str(client))
+        return f"client {client}" if name == str(client) else f"site {name}"
+
     def ask(self, request: Request) -> Answers:
         """Ask the cohort and keep the replies; raise if fewer than ``min_clients`` came."""
         replies = self.federation.ask(request, self.clients)
         good = tuple(r for r in replies if r.error is None)
         events = tuple(
-            f"client {r.client} did not reply to '{request.action}': {r.error}"
+            f"{self.called(r.client)} did not reply to '{request.action}': {r.error}"
             for r in replies
             if r.error is not None
         )

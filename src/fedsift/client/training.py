@@ -27,8 +27,6 @@ def train_kept(client: Client, state: ClientState, request: Request, shared: Sha
     x, _, _ = point(client, state, request)
     kept = part_of(client.batch, x.nonzero().squeeze(1))
     if not len(kept):
-        raise InputError(
-            f"client {client.id} has no sample of positive weight to train on; leave it out"
-        )
+        raise InputError("it has no sample of positive weight to train on; leave it out")
     trained = train(replace(client, batch=kept), state, request, shared)
     return trained._replace(scalars={**trained.scalars, "kept": len(kept)})

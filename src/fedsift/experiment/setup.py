@@ -168,7 +168,7 @@ def from_data(
         Client(m, problem, batch_of(client.inputs, client.labels, where), config.seed)
         for m, client in enumerate(clients)
     ]
-    return _setup(config, data, problem, LocalFederation(members))
+    return _setup(config, data, problem, LocalFederation(members, names=data.site_names))
 
 
 def server_side(

@@ -28,8 +28,14 @@ class LocalFederation:
     With ``pool=False`` every client computes for itself, as on a network, bit for bit.
     """
 
-    def __init__(self, clients: Iterable[Client], *, pool: bool = True) -> None:
-        self.pool = pool
+    def __init__(
+        self,
+        clients: Iterable[Client],
+        *,
+        pool: bool = True,
+        names: Sequence[str] = (),
+    ) -> None:
+        self.pool, self.names = pool, dict(enumerate(names))
         self.clients = {client.id: client for client in sorted(clients, key=lambda c: c.id)}
         if not self.clients:
             raise InputError("the federation has no client; give at least one")
