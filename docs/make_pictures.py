@@ -19,8 +19,10 @@ from matplotlib.ticker import LogLocator, NullLocator
 from fedsift.report import load_run
 
 COLOURS = {
-    **{"fedavg": "#767676", "clean-only": "#E69F00"},
-    **{"single-loop": "#0072B2", "oracle": "#000000"},
+    "fedavg": "#767676",
+    "clean-only": "#E69F00",
+    "single-loop": "#0072B2",
+    "oracle": "#000000",
 }
 IMAGES = Path(__file__).parent / "images"
 SCALING = Path(__file__).parents[1] / "results" / "scaling.json"

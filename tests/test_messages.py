@@ -19,7 +19,7 @@ class Flaky:
     """A federation whose clients 1, 4, 7, ... do not answer."""
 
     sizes = dict.fromkeys(range(6), 10)
-    names = {0: "0", 1: "1", 4: "north"}
+    names = dict(enumerate(("0", "1", "2", "3", "north", "5")))
     traffic = Traffic()
 
     def ask(self, request, clients):

@@ -86,8 +86,8 @@ class Preprocess:
             arrays, missed = {}, counted.events  # clients have the benchmark model by now
         kept = everyone.ask(Request("keep", 0, arrays, scalars_of(Threshold(threshold))))
         fallbacks = tuple(
-            f"{everyone.called(reply.client)} has no sample with a loss of at most {threshold:.3g} and keeps "
-            "the one of lowest loss"
+            f"{everyone.called(reply.client)} has no sample with a loss of at most "
+            f"{threshold:.3g} and keeps the one of lowest loss"
             for reply in kept.replies
             if not reply.scalars["found"]
         )
