@@ -15,11 +15,15 @@ def find(reference: str) -> Any:
     """Import ``module:function`` and return the function."""
     module, _, name = reference.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        function = getattr(importlib.import_module(module), name)
+    except Exception as error:  # a module may fail in any way while it is imported
         raise InputError(
-            f"{reference} cannot be imported ({error}); start the command in its folder"
-        ) from None
+            f"{reference} cannot be imported ({type(error).__name__}: {error}); start the command "
+            "in its folder"
+        ) from error
+    if not callable(function):
+        raise InputError(f"{reference} is a {type(function).__name__}; name a function")
+    return function
 
 
 def call(reference: str, *arguments: Any) -> Any:
@@ -30,4 +34,4 @@ def call(reference: str, *arguments: Any) -> Any:
     except FedsiftError:
         raise
     except Exception as error:
-        raise InputError(f"{reference} failed: {type(error).__name__}: {error}") from error
+        raise InputError(f"{reference} failed ({type(error).__name__}: {error})") from error

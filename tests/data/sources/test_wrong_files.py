@@ -15,7 +15,7 @@ from PIL import Image
 
 from encoded import encode
 from fedsift.data.sources import ReadOptions, image_size, read
-from fedsift.errors import DataError
+from fedsift.errors import DataError, InputError
 
 GREY = np.zeros((4, 5), np.uint8)
 ID, LABEL = ReadOptions(id_column="who"), ReadOptions(label_column="diagnosis")
@@ -343,12 +343,12 @@ def test_a_wide_table_of_one_type_is_no_list(tmp_path):
 def test_wrong_functions(write, monkeypatch, code, sentence):
     module = f"wrong_{abs(hash(code))}"
     monkeypatch.syspath_prepend(write({f"{module}.py": code}))
-    with pytest.raises(DataError, match=sentence):
+    with pytest.raises(InputError, match=sentence):
         read(f"{module}:make")
 
 
 def test_a_module_that_is_not_there():
-    with pytest.raises(DataError, match=r"cannot be imported .ModuleNotFoundError"):
+    with pytest.raises(InputError, match=r"cannot be imported .ModuleNotFoundError"):
         read("nowhere_at_all:make")
 
 

@@ -16,7 +16,7 @@ from fedsift.data.schema.decoding import ADVICE, decode
 from fedsift.data.schema.preparation import SchemaSettings, Workspace, expect
 from fedsift.errors import DataError, InputError
 from fedsift.memory import aligned
-from fedsift.problem.inputs import Inputs, Shape, StoredInputs
+from fedsift.problem.inputs import Inputs, Shape, as_type
 
 TYPES = {
     str(kind).removeprefix("torch."): kind
@@ -89,33 +89,12 @@ class ArrayPreparation:
                 f"{samples.where} has fractions where the clean set has whole numbers; store both "
                 "as the same type"
             )
-        if isinstance(inputs, Tensor):
-            return aligned(inputs.to(kind))
-        return inputs if inputs.dtype == kind else Converted(inputs, kind)
+        made = as_type(inputs, kind)
+        return aligned(made) if isinstance(made, Tensor) else made
 
     def unseen(self, samples: Samples) -> list[str]:  # noqa: ARG002
         """Return nothing: an array either fits or is refused."""
         return []
-
-
-@dataclass(frozen=True, eq=False)
-class Converted:
-    """Stored inputs in another type."""
-
-    inputs: StoredInputs
-    dtype: torch.dtype
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    @property
-    def shape(self) -> Shape:
-        """Number of samples, then the shape of one input."""
-        return self.inputs.shape
-
-    def take(self, indices: Tensor) -> Tensor:
-        """Read these samples, in this order."""
-        return self.inputs.take(indices).to(self.dtype)
 
 
 def _inputs(samples: Samples) -> Inputs:

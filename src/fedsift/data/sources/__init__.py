@@ -22,20 +22,19 @@ from fedsift.data.sources.arrow_file import is_saved_dataset, read_arrow, read_s
 from fedsift.data.sources.csv_file import SUFFIXES as CSV
 from fedsift.data.sources.csv_file import read_csv
 from fedsift.data.sources.description import describe
-from fedsift.data.sources.functions import REFERENCE, call, read_function
+from fedsift.data.sources.functions import read_function
 from fedsift.data.sources.image_folder import is_image_folder, read_image_folder
 from fedsift.data.sources.options import ReadOptions, image_size
 from fedsift.data.sources.parquet_file import is_parquet_folder, read_parquet
 from fedsift.data.sources.values import PLAIN_OPTIONS, as_samples
 from fedsift.errors import DataError
+from fedsift.references import REFERENCE
 
 __all__ = [
     "FORMATS",
-    "REFERENCE",
     "Format",
     "ReadOptions",
     "as_samples",
-    "call",
     "describe",
     "formats",
     "image_size",
