@@ -89,6 +89,12 @@ def test_columns_of_a_dataset_are_a_table_that_the_clean_set_standardises():
     np.testing.assert_array_equal(labels, Y)
 
 
+def test_what_was_made_is_shown_in_a_line():
+    pair = fs.read((X, Y))
+    assert repr(pair) == "Samples(12 of the tuple, kind array, 3 classes)"
+    assert repr(simulate([(X, Y)] * 2, HELD)) == "Simulation(2 sites, 24 samples, 3 classes)"
+
+
 def test_sites_have_names():
     federation = simulate({"north": (X, Y), "St. Mary-2": (X[:5], Y[:5])}, HELD)
     assert federation.names == federation.data.site_names == ("north", "St. Mary-2")

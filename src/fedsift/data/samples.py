@@ -139,7 +139,7 @@ class Chosen:
         return self.content.picture(self.rows[index])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Samples:
     """Samples with the names that their owner uses.
 
@@ -159,3 +159,8 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        classes = len(self.classes or set(self.labels))
+        kind = self.content.kind
+        return f"Samples({len(self)} of {self.where}, kind {kind}, {classes} classes)"

@@ -40,7 +40,7 @@ CLEAN, TEST = "the validation set", "the test set"
 Model = nn.Module | str | Callable[[tuple[int, ...], int], nn.Module]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Simulation:
     """A model and the data of every client, in this process.
 
@@ -57,6 +57,10 @@ class Simulation:
     model_name: str = ""
     schema: Schema | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        samples, classes = sum(map(len, self.data.clients)), self.data.classes
+        return f"Simulation({len(self.names)} sites, {samples} samples, {classes} classes)"
 
     def module(self, seed: int) -> nn.Module:
         """Return the model that a run with this seed starts from."""
