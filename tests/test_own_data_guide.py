@@ -11,6 +11,7 @@ import pytest
 
 import fedsift as fs
 from fedsift.cli.main import main
+from fedsift.data.schema import Schema, SchemaSettings, Workspace
 from own_files import DIAGNOSES, QUEUES, SHAPES, SITES, write_pictures, write_table, write_text
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "own-data.md").read_text(encoding="utf-8")
@@ -92,3 +93,46 @@ def test_python(here):
     assert result.sites == again.sites == SITES
     assert main(["audit", "runs/python"]) == 0
     assert type(again.model) is type(result.model)
+
+
+ENCODER = """
+import torch
+from torch import nn
+def make():
+    torch.manual_seed({seed})
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
+"""
+
+
+@pytest.fixture
+def encoder(here, monkeypatch):
+    write_pictures(here)
+    monkeypatch.setenv("FEDSIFT_CACHE", str(here / "cache"))
+    monkeypatch.syspath_prepend(here)
+    (here / "guide_encoder.py").write_text(ENCODER.format(seed=0))
+    return "guide_encoder:make"
+
+
+def test_an_encoder_is_run_once_and_its_features_are_kept(here, encoder):
+    (words,) = commands("Pictures", "run")
+    typed = [*words, "--encoder", encoder, *QUICK]
+    assert main(typed) == 0
+    chunks = {path: path.stat().st_mtime_ns for path in (here / "cache").rglob("*.npy")}
+    assert chunks
+    assert main([*typed, "--out", "runs/again"]) == 0
+    assert {p: p.stat().st_mtime_ns for p in (here / "cache").rglob("*.npy")} == chunks
+    one, two = (fs.load(f"runs/{name}") for name in ("scans", "again"))
+    pd.testing.assert_frame_equal(one.label_issues(), two.label_issues())
+    assert one.summary["input_shape"] == [16]
+    assert one.audits[0].content.picture(0)  # a person still sees the picture
+
+
+def test_a_site_with_another_encoder_is_refused(here, encoder, tmp_path):
+    clean, own = fs.read("scans/clean"), fs.read("scans/north")
+    settings, workspace = SchemaSettings(encoder=encoder), Workspace(encoder=encoder)
+    schema = Schema.fit(clean, settings=settings, workspace=workspace)
+    (here / "other_encoder.py").write_text(ENCODER.format(seed=1))
+    assert len(schema.inputs(own, workspace)) == len(own)
+    for given, said in ((None, "--encoder"), ("other_encoder:make", "weights")):
+        with pytest.raises(fs.InputError, match=said):
+            schema.inputs(own, Workspace(encoder=given))
