@@ -115,14 +115,14 @@ def test_an_encoder_is_loaded_by_its_name(tmp_path):
 
 def test_a_site_never_runs_an_encoder_because_a_server_named_it(tmp_path):
     schema, _ = fitted(of_pixels(PIXELS), Counting(), tmp_path)
-    with pytest.raises(DataError, match="came without one; give the same encoder with --encoder"):
+    with pytest.raises(InputError, match="came without one; give the same encoder with --encoder"):
         schema.inputs(of_pixels(PIXELS))
 
 
 def test_an_encoder_with_other_weights_is_refused(tmp_path):
     schema, _ = fitted(of_pixels(PIXELS), Counting(), tmp_path)
     other = Workspace(encoder=Counting(fingerprint="cd" * 32), cache=tmp_path)
-    with pytest.raises(DataError, match=r"fingerprint cdcdcdcdcdcd and the server's .* abab"):
+    with pytest.raises(InputError, match=r"fingerprint cdcdcdcdcdcd and the server's .* abab"):
         schema.inputs(of_pixels(PIXELS), other)
 
 

@@ -135,13 +135,13 @@ class EncodedPreparation:
         """Return the encoder that this site named, if it is the server's."""
         given = workspace.encoder
         if given is None:
-            raise DataError(
-                f"the model takes features of the encoder {self.encoder[:100]!r}, and "
-                f"{samples.where} came without one; give the same encoder with --encoder"
+            raise InputError(
+                f"the model takes features of the encoder {self.encoder[:100]!r}, and the samples "
+                "came without one; give the same encoder with --encoder"
             )
         encoder = load_encoder(given, samples.content.kind) if isinstance(given, str) else given
         if encoder.fingerprint != self.fingerprint:
-            raise DataError(
+            raise InputError(
                 f"encoder {encoder.spec} has the fingerprint {encoder.fingerprint[:12]} and the "
                 f"server's {self.encoder[:100]!r} has {self.fingerprint[:12]}; use the same weights"
             )
