@@ -155,3 +155,11 @@ def test_reviewing_samples_that_have_changed_is_refused(fedsift, files):
     ended = fedsift("review", "out", "--client", "north", "--no-browser")
     assert ended.code == 2
     assert "had 30 samples and now has 20" in ended.err
+
+
+def test_a_configuration_may_name_the_files(fedsift, files, monkeypatch):
+    own = 'sites = ["north=north.csv"]\nvalidation = "clean.csv"\nrounds = 1\n'
+    (files / "own.toml").write_text(f'{own}label_column = "diagnosis"\nid_column = "patient"\n')
+    assert fedsift("run", "own.toml", "--out", "out").code == 0
+    monkeypatch.chdir("/")
+    assert fedsift("run", "--out", files / "out", "--resume", "--set", "rounds=2").code == 0

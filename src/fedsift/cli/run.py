@@ -140,20 +140,15 @@ def configuration(options: argparse.Namespace) -> tuple[Config, Path]:
 
 
 def _own_files(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the keys that name one's own files; their paths are right from any folder."""
+    """Return the keys that name one's own files."""
     given: dict[str, Any] = reading_keys(options)
-    for name in ("validation", "test"):
-        if (path := getattr(options, name)) is not None:
-            given[name] = absolute(path)
-    for name in ("model", "encoder", "classes"):
+    for name in ("validation", "test", "model", "encoder", "classes"):
         if (value := getattr(options, name)) is not None:
             given[name] = value
     if options.column_kind:
         given["column_kinds"] = options.column_kind
     if options.site:
-        sites = [text.partition("=") for text in options.site]
-        given["sites"] = [f"{name}{sign}{absolute(path)}" for name, sign, path in sites]
-        given["dataset"] = OWN
+        given |= {"sites": options.site, "dataset": OWN}
     return given
 
 
@@ -180,7 +175,15 @@ def _encoding() -> Callable[[int, int], None]:
 
 
 def _new(path: Path | None, given: Mapping[str, Any]) -> Config:
-    return from_mapping(given, HERE) if path is None else from_file(path, given, HERE)
+    config = from_mapping(given, HERE) if path is None else from_file(path, given, HERE)
+    if not config.sites:
+        return config
+    sites = [text.partition("=") for text in config.sites]
+    return config.replace(  # with paths that are right from any folder
+        sites=[f"{name}{sign}{absolute(place)}" for name, sign, place in sites],
+        validation=absolute(config.validation),
+        test=absolute(config.test),
+    )
 
 
 def keys_text(method: str) -> str:
