@@ -135,7 +135,7 @@ def configuration(options: argparse.Namespace) -> tuple[Config, Path]:
         out = Path("runs") / f"{config.dataset}-{config.method}-{config.seed}"
     if options.resume and (out / "config.toml").exists():
         in_file = {} if options.config is None else flatten(read_toml(options.config))
-        return change(read_config(out), {**in_file, **given}, HERE), out
+        return _placed(change(read_config(out), {**in_file, **given}, HERE)), out
     return _new(options.config, given), out
 
 
@@ -175,11 +175,16 @@ def _encoding() -> Callable[[int, int], None]:
 
 
 def _new(path: Path | None, given: Mapping[str, Any]) -> Config:
-    config = from_mapping(given, HERE) if path is None else from_file(path, given, HERE)
+    return _placed(from_mapping(given, HERE) if path is None else from_file(path, given, HERE))
+
+
+def _placed(config: Config) -> Config:
+    """Return the configuration with paths that are right from any folder."""
     if not config.sites:
         return config
     sites = [text.partition("=") for text in config.sites]
-    return config.replace(  # with paths that are right from any folder
+    return config.replace(
+        dataset=OWN,
         sites=[f"{name}{sign}{absolute(place)}" for name, sign, place in sites],
         validation=absolute(config.validation),
         test=absolute(config.test),
