@@ -15,6 +15,7 @@ TINY = {
     "local_steps": 2,
     "batch_size": 8,
     "rate": 5.0,
+    "glc_rounds": 2,
 }
 
 

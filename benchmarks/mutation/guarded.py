@@ -95,6 +95,17 @@ GUARDED = (
             f"algorithms/test_fedavg.py algorithms/test_comm_fedbio.py {KEYS}",
         ),
         ("algorithms/focus.py", f"algorithms/test_focus.py {KEYS}"),
+        ("algorithms/glc.py", f"algorithms/test_glc.py {KEYS}"),
+        ("algorithms/em.py", f"algorithms/test_em.py {KEYS}"),
+        ("algorithms/gce.py", f"algorithms/test_gce.py {KEYS}"),
+        ("algorithms/elr.py", f"algorithms/test_elr.py {KEYS}"),
+        ("algorithms/clean_client.py", "algorithms/test_glc.py algorithms/test_em.py"),
+        ("problem/robust_losses.py", "problem/test_robust_losses.py"),
+        (
+            "client/rivals.py",
+            "algorithms/test_glc.py algorithms/test_em.py algorithms/test_gce.py"
+            " algorithms/test_elr.py",
+        ),
         ("algorithms/preprocess.py", f"algorithms/test_preprocess.py {KEYS}"),
         ("algorithms/single_loop.py", f"algorithms/test_single_loop.py client {KEYS}"),
         ("memory.py", "test_memory.py"),

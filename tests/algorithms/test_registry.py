@@ -5,12 +5,18 @@ import pytest
 from fedsift.algorithms import (
     CleanOnly,
     Disagreement,
+    EarlyLearningRegularisation,
     FedAvg,
     Focus,
+    GeneralisedCrossEntropy,
+    GoldLossCorrection,
     HeadStart,
     LocalSteps,
     Preprocess,
+    SelfTraining,
 )
+from fedsift.algorithms.elr import EarlyLearning
+from fedsift.algorithms.gce import Order
 from fedsift.algorithms.method import Weighting
 from fedsift.algorithms.registry import METHODS
 from fedsift.compress import COMPRESSORS, CountSketch, TopK
@@ -22,6 +28,7 @@ from fedsift.keys import BuildContext, Settings, keys_of
 LENGTH = 1000
 TINY = {"local_steps": 2, "batch_size": 8}
 BILEVEL = ("single-loop", *ESTIMATORS)
+RIVALS = ("glc", "em", "gce", "elr")
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -132,14 +139,22 @@ def test_methods_without_a_weight_per_sample():
         ),
         ("disagreement", {}, Disagreement(LocalSteps(2, 0.1, 8))),
         ("clean-only", {"clean_steps": 30}, CleanOnly(LocalSteps(2, 0.1, 8), 30)),
+        ("glc", {"glc_rounds": 9}, GoldLossCorrection(LocalSteps(2, 0.1, 8), 9)),
+        ("em", {}, SelfTraining(LocalSteps(2, 0.1, 8))),
+        ("gce", {"gce_q": 0.4}, GeneralisedCrossEntropy(LocalSteps(2, 0.1, 8), Order(0.4))),
+        (
+            "elr",
+            {"elr_momentum": 0.9, "elr_strength": 7.0},
+            EarlyLearningRegularisation(LocalSteps(2, 0.1, 8), EarlyLearning(0.9, 7.0)),
+        ),
     ],
 )
 def test_baselines_have_the_settings_of_the_keys(name, keys, expected):
-    assert build(name, **keys) == expected
+    assert bare(name, **keys) == expected
 
 
-@pytest.mark.parametrize("name", BILEVEL)
-def test_the_bilevel_methods_have_a_head_start_unless_it_is_off(name):
+@pytest.mark.parametrize("name", [*BILEVEL, *RIVALS])
+def test_methods_have_the_same_head_start_unless_it_is_off(name):
     plain = build(name, head_start=0)
     assert build(name, head_start=70) == HeadStart(plain, LocalSteps(70, 0.1, 8))
 
@@ -209,13 +224,14 @@ def test_more_than_the_model_has_is_refused(method, keys, message):
 def test_what_methods_do_with_labels():
     learning = {name for name, row in METHODS.items() if row.learns_weights}
     bilevel = {"single-loop", "iter-topk", "iter-sketch", "non-iter"}
-    assert learning == {*bilevel, "clean-only", "preprocess", "disagreement"}
+    assert learning == {*bilevel, *RIVALS, "clean-only", "preprocess", "disagreement"}
     assert {name for name, row in METHODS.items() if row.needs_truth} == {"oracle"}
 
 
 DEFAULTS = {
     "inner": {"local_steps": 5, "inner_lr": 0.1, "batch_size": 64, "head_start": 500}
-    | {"clean_steps": 2000},
+    | {"clean_steps": 2000, "glc_rounds": 20, "gce_q": 0.7}
+    | {"elr_momentum": 0.7, "elr_strength": 3.0},
     "outer": {
         "outer_lr": 0.1,
         "outer_rule": "scale-free",

@@ -13,6 +13,7 @@ PLACES = {
     "digits": "embedded",
     "mnist": "hub: ylecun/mnist",
     "cifar10": "hub: uoft-cs/cifar10",
+    "cifar10-features": "missing:",
     "femnist": "hub: flwrlabs/femnist",
 }
 

@@ -26,7 +26,10 @@ NAMES = list(COMMANDS)
         ("run table.toml", ["table.toml: unknown table [sovler]", "did you mean 'solver'?"]),
         ("run low.toml", ["low.toml: rate is 0.5", "at least 1"]),
         ("run .", ["cannot be read as TOML"]),
-        ("run --dataset imagenet", ["dataset is 'imagenet'", "digits, mnist, cifar10, femnist"]),
+        (
+            "run --dataset imagenet",
+            ["dataset is 'imagenet'", "digits, mnist, cifar10, cifar10-features"],
+        ),
         ("run --method iter-sketsh", ["method is 'iter-sketsh'", "did you mean 'iter-sketch'?"]),
         ("run --set colour=red", ["unknown key 'colour'"]),
         ("run --set rate", ["--set 'rate' is not of the form key=value"]),

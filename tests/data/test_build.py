@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from fedsift.data import DATASETS, FederatedData, build, effective_rate, load
+from fedsift.data.pools import draw_pools
 from fedsift.errors import DataError
 
 
@@ -60,6 +63,26 @@ def test_clients_and_validation_share_no_sample():
     assert len(set(ids.tolist())) == 1000
     assert len(data.validation[0]) == 200
     assert all(tuple(image.flatten().tolist()) in left for image in data.validation[0])
+
+
+def test_what_is_outside_of_the_task_is_in_no_other_set():
+    pools = draw_pools(DATASETS["digits"], seed=0)
+    data = build("digits", noise="instance", rho=0.3)
+    outside = set(pools.outside([client.ids for client in data.clients]).tolist())
+    ids = {row for client in data.clients for row in client.ids.tolist()}
+    assert len(outside) == 1297 - 1000 - 200
+    assert not outside & (ids | set(pools.validation.tolist()))
+    assert data.noise_rate == pytest.approx(0.3)
+
+
+@pytest.mark.usefixtures("tiny_femnist")
+def test_test_writers_are_not_outside_of_the_task():
+    row = replace(DATASETS["femnist"], writers=(6, 2), test_size=5)
+    pools = draw_pools(row, seed=0)
+    outside = pools.outside([pools.clients])
+    others = len(pools.source) - len(pools.clients) - len(pools.validation)
+    assert len(outside) == others - 5
+    assert not set(outside.tolist()) & set(pools.test.tolist())
 
 
 def test_client_samples_are_those_of_the_source():
@@ -149,7 +172,7 @@ def test_writers_can_be_mixed_over_the_clients():
         ("digits", {"writers": (5, 5)}, "leave out the option writers"),
         ("digits", {"writers": (5, 0)}, r"writers is \(5, 0\)"),
         ("digits", {"partition": "random"}, "one of iid, dirichlet, shards, writer"),
-        ("digits", {"noise": "gauss"}, "one of symmetric, pair, none"),
+        ("digits", {"noise": "gauss"}, "one of symmetric, pair, instance, human, mixed, none"),
         ("digits", {"split": "noniid"}, "one of iid, non-iid"),
         ("digits", {"split": "iid", "rho": (0.1, 0.2)}, "needs one number"),
         ("digits", {"split": "non-iid", "rho": 0.3}, "needs a pair"),

@@ -91,7 +91,7 @@ def test_a_new_dataset_is_known_to_the_command_line(arguments, shown, capsys, mo
 
 
 def test_a_new_noise_makes_the_labels(monkeypatch):
-    def first(labels, rate, classes, generator):
+    def first(labels, rate, classes, generator, about):
         """Give the first samples the last class."""
         noisy = labels.clone()
         noisy[: round(rate * len(labels))] = classes - 1

@@ -12,13 +12,17 @@ def places() -> dict[str, str]:
 
 def test_without_a_local_folder_datasets_are_on_the_hub(monkeypatch):
     monkeypatch.delenv("FEDSIFT_DATA", raising=False)
-    assert places() == {"digits": "embedded", "mnist": "hub", "cifar10": "hub", "femnist": "hub"}
+    assert places() == {
+        "digits": "embedded",
+        "cifar10-features": "missing",
+        **dict.fromkeys(("mnist", "cifar10", "femnist"), "hub"),
+    }
 
 
 @pytest.mark.usefixtures("tiny_mnist", "tiny_femnist")
 def test_with_a_local_folder_datasets_are_there_or_missing():
     expected = {"digits": "embedded", "mnist": "path", "cifar10": "missing", "femnist": "path"}
-    assert places() == expected
+    assert places() == expected | {"cifar10-features": "missing"}
 
 
 def test_a_missing_shard_does_not_stop_the_listing(tiny_mnist):
@@ -53,12 +57,14 @@ def test_info_on_embedded_data_has_no_file():
 
 
 def test_an_unknown_dataset_lists_the_known_and_a_close_one():
-    with pytest.raises(DataError, match="digits, mnist, cifar10, femnist; did you mean 'mnist'"):
+    with pytest.raises(
+        DataError, match="digits, mnist, cifar10, cifar10-features, femnist; did you mean 'mnist'"
+    ):
         load("minst", "train")
 
 
 def test_a_name_like_no_other_gets_no_hint():
-    with pytest.raises(DataError, match=r"digits, mnist, cifar10, femnist$"):
+    with pytest.raises(DataError, match=r"digits, mnist, cifar10, cifar10-features, femnist$"):
         info("imagenet-22k")
 
 

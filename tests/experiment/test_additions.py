@@ -109,7 +109,7 @@ def test_an_action(tmp_path, tiny, monkeypatch):
     assert record["exchanges"] == 1
 
 
-def to_zero(labels, rate, classes, generator):
+def to_zero(labels, rate, classes, generator, about):
     """Give the first samples of a client the class 0."""
     return labels.masked_fill(torch.arange(len(labels)) < rate * len(labels), 0)
 

@@ -21,7 +21,8 @@ def normal(name: str, *shape: int) -> torch.Tensor:
 def full(next_round: int = 4) -> Checkpoint:
     tensors = {"v": normal("v", 7), "memory": normal("memory", 2, 3), "sent": normal("sent", 7)}
     solver = SolverState(**tensors, fresh=False, version=5, step_scale=0.25, resets=2)
-    state = ServerState(normal("y", 7), normal("x", 3), solver)
+    own = {"matrix": normal("matrix", 2, 2), "start": normal("start", 7)}
+    state = ServerState(normal("y", 7), normal("x", 3), solver, own)
     clients = {m: {"x": normal(f"x{m}", 5), "error": normal(f"e{m}", 7)} for m in (0, 11)}
     snapshot = Snapshot(clients, {11: {"v": 5}}, Traffic(10**12, 2, 3))
     return Checkpoint(next_round, state, snapshot, 1.5)
@@ -43,6 +44,7 @@ def plain(point: Checkpoint) -> dict:
         "versions": point.snapshot.versions,
         "solver": {name: show(value) for name, value in vars(point.state.solver).items()},
         "server": [show(t) for t in (point.state.y, point.state.x)],
+        "own": {name: show(t) for name, t in point.state.own.items()},
         "clients": {
             m: {name: show(t) for name, t in arrays.items()}
             for m, arrays in point.snapshot.clients.items()

@@ -147,7 +147,10 @@ def test_changes_to_a_file(tmp_path, monkeypatch, text, changes, expected):
         ({"device": 3}, "device is 3; it must be text"),
         ({"method": "iter-skech"}, "method is 'iter-skech'; it must be one of "),
         ({"method": "iter-skech"}, "; did you mean 'iter-sketch'?"),
-        ({"dataset": "imagenet"}, "'imagenet'; it must be one of digits, mnist, cifar10, femnist"),
+        (
+            {"dataset": "imagenet"},
+            "'imagenet'; it must be one of digits, mnist, cifar10, cifar10-features, femnist",
+        ),
         ({"rho": 1.5}, "rho is 1.5; give a rate in [0, 1] or [low, high] within it"),
         ({"rho": -0.1}, "rho is -0.1; give a rate"),
         ({"rho": [0.9, 0.2]}, "rho is [0.9, 0.2]; give a rate"),

@@ -102,6 +102,10 @@ def _compare(here, there, sites, clients=3):
         ("iter-sketch", {"iterations": 3, "check_residual": True}),
         ("iter-topk", {"iterations": 2, "resample": True, "cohort": 2}),
         ("non-iter", {"rate": 20.0}),
+        ("glc", {}),
+        ("em", {"cohort": 2}),
+        ("gce", {}),
+        ("elr", {"cohort": 2}),
     ],
 )
 def test_remote_is_local(tmp_path, method, changes):

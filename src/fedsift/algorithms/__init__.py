@@ -5,8 +5,12 @@ from fedsift.algorithms.additions.self_paced import SelfPaced
 from fedsift.algorithms.clean_only import CleanOnly
 from fedsift.algorithms.comm_fedbio import CommFedBiO
 from fedsift.algorithms.disagreement import Disagreement
+from fedsift.algorithms.elr import EarlyLearningRegularisation
+from fedsift.algorithms.em import SelfTraining
 from fedsift.algorithms.fedavg import FedAvg
 from fedsift.algorithms.focus import Focus
+from fedsift.algorithms.gce import GeneralisedCrossEntropy
+from fedsift.algorithms.glc import GoldLossCorrection
 from fedsift.algorithms.outer_step import OUTER_RULES, OuterStep
 from fedsift.algorithms.preprocess import Preprocess
 from fedsift.algorithms.single_loop import SingleLoop
@@ -19,14 +23,18 @@ __all__ = [
     "CleanOnly",
     "CommFedBiO",
     "Disagreement",
+    "EarlyLearningRegularisation",
     "FedAvg",
     "Focus",
+    "GeneralisedCrossEntropy",
+    "GoldLossCorrection",
     "HeadStart",
     "LocalSteps",
     "OuterStep",
     "Preprocess",
     "RoundInfo",
     "SelfPaced",
+    "SelfTraining",
     "Server",
     "ServerState",
     "SingleLoop",

@@ -5,7 +5,18 @@ Every estimator of ``hypergradient/registry.py`` is a method as well: Algorithm 
 
 from __future__ import annotations
 
-from fedsift.algorithms import clean_only, disagreement, fedavg, focus, preprocess, single_loop
+from fedsift.algorithms import (
+    clean_only,
+    disagreement,
+    elr,
+    em,
+    fedavg,
+    focus,
+    gce,
+    glc,
+    preprocess,
+    single_loop,
+)
 from fedsift.algorithms.comm_fedbio import with_estimator
 from fedsift.algorithms.method import Method
 from fedsift.hypergradient.registry import ESTIMATORS
@@ -17,6 +28,10 @@ METHODS: dict[str, Method] = {
     "focus": focus.METHOD,
     "preprocess": preprocess.METHOD,
     "disagreement": disagreement.METHOD,
+    "glc": glc.METHOD,
+    "em": em.METHOD,
+    "gce": gce.METHOD,
+    "elr": elr.METHOD,
     "single-loop": single_loop.METHOD,
     **{name: with_estimator(row) for name, row in ESTIMATORS.items()},
 }

@@ -26,11 +26,15 @@ class Server:
 
 @dataclass(frozen=True)
 class ServerState:
-    """The server's changing part: y, x where it is shared, and the solver's v and error."""
+    """The server's changing part: y, x where it is shared, the solver's v and error.
+
+    ``own`` is what only its method knows: a noise matrix, the model of another stage.
+    """
 
     y: Tensor
     x: Tensor | None = None
     solver: SolverState = SolverState()
+    own: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

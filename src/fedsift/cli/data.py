@@ -69,9 +69,9 @@ def handle(options: argparse.Namespace) -> int:
 
 
 def _list() -> None:
-    table = Table("name", "classes", "shape", box=box.SIMPLE_HEAD)
-    table.add_column("description", ratio=2)
-    table.add_column("where", ratio=3, overflow="fold")
+    table = Table("name", "classes", "shape", box=box.SIMPLE_HEAD, expand=True)
+    table.add_column("description", ratio=1, min_width=12)
+    table.add_column("where", ratio=2, overflow="fold")
     for row in available():
         shape = "x".join(str(n) for n in row.shape)
         where = row.where if row.where == "embedded" else f"{row.where}: {row.location}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedsift.client import baselines
+from fedsift.client import baselines, rivals
 from fedsift.client.outer_step import outer
 from fedsift.client.products import product, sketch
 from fedsift.client.single_loop import step
@@ -31,6 +31,10 @@ ACTIONS: dict[str, Action] = {
     "train-kept": train_kept,
     "judge": baselines.judge,
     "agree": baselines.agree,
+    "train-corrected": rivals.train_corrected,
+    "train-soft": rivals.train_soft,
+    "train-robust": rivals.train_robust,
+    "train-elr": rivals.train_elr,
 }
 
 

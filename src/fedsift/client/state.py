@@ -34,6 +34,7 @@ class ClientState:
     ``agreement``    exponential mean of the model's agreement with the labels
     ``error``        what its compressor left out so far (error feedback)
     ``judge_loss``   validation loss of the model that last judged the labels
+    ``targets``      [N_m, C]: what a method trains on in place of, or besides, the labels
     ``y``            the model of the running round, so that it need not be sent twice
     """
 
@@ -42,6 +43,7 @@ class ClientState:
     agreement: Tensor | None = None
     error: Tensor | None = None
     judge_loss: Tensor | None = None
+    targets: Tensor | None = None
     y: Tensor | None = None
 
     def arrays(self) -> dict[str, Tensor]:

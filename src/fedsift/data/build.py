@@ -19,8 +19,8 @@ from torch import Tensor
 
 from fedsift.data.dataset import Dataset, Source
 from fedsift.data.datasets import lookup
-from fedsift.data.federated import ClientData, FederatedData, InputsAndLabels, noise_rate
-from fedsift.data.noise import NOISES, SPLITS, Rate, rates, split_rate
+from fedsift.data.federated import ClientData, FederatedData, noise_rate
+from fedsift.data.noise import NOISES, SPLITS, About, Outside, Rate, rates, split_rate
 from fedsift.data.partition import PARTITIONS, Pool
 from fedsift.data.pools import Pools, draw_pools
 from fedsift.errors import DataError
@@ -38,6 +38,7 @@ def build(
     test_size: int | None = None,
     writers: tuple[int, int] | None = None,
     noise: str = "symmetric",
+    noise_column: str = "",
     rho: Rate | None = None,
     alpha: float = 0.5,
     shards_per_client: int = 2,
@@ -47,6 +48,7 @@ def build(
 
     ``samples_per_client`` is exact for ``iid``, the mean for ``dirichlet`` and ``shards`` and a
     limit for ``writer``. ``validation_size`` limits a validation set of whole writers.
+    ``noise_column`` is for ``human``: the column of labels, empty for the first.
     """
     given: dict[str, Any] = {
         "partition": partition,
@@ -63,10 +65,13 @@ def build(
     client_rates = rates(row.clients, split_rate(split, rho), generator(seed, "data", "rates"))
     pools = draw_pools(row, seed)
     parts = _partition(row, pools, alpha, shards_per_client, generator(seed, "data", "partition"))
-    corrupted = []
+    corrupted, outside = [], _outside(row, pools, parts, seed)
     for m, (rows, rate) in enumerate(zip(parts, client_rates, strict=True)):
         inputs, true = _take(pools.source, rows)
-        noisy = NOISES[noise](true, rate, len(row.class_names), generator(seed, "data", "noise", m))
+        given = {column: labels[rows] for column, labels in pools.source.given.items()}
+        about = About(name, inputs, outside, given, noise_column)
+        random = generator(seed, "data", "noise", m)
+        noisy = NOISES[noise](true, rate, len(row.class_names), random, about)
         corrupted.append(ClientData(inputs, noisy, true, rows))
     return FederatedData(
         name=name,
@@ -94,7 +99,18 @@ def _partition(
     return [rows[part].sort().values for part in PARTITIONS[row.partition](pool, random)]
 
 
-def _take(source: Source, rows: Tensor) -> InputsAndLabels:
+def _outside(row: Dataset, pools: Pools, parts: list[Tensor], seed: int) -> Outside:
+    """Return the samples that are in no other set; they are drawn and read only if asked for."""
+
+    def read(count: int) -> tuple[Tensor, Tensor]:
+        rows = pools.outside(parts)
+        order = torch.randperm(len(rows), generator=generator(seed, "data", "outside"))
+        return _take(pools.source, rows[order[:count]].sort().values)
+
+    return Outside(row.name, len(row.class_names), read)
+
+
+def _take(source: Source, rows: Tensor) -> tuple[Tensor, Tensor]:
     return source.inputs(rows), source.labels[rows]
 
 

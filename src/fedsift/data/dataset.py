@@ -26,7 +26,8 @@ class Source:
     """Labels of ``n`` samples, and a function that decodes any of their inputs.
 
     ``labels`` and ``groups`` are int64 of length ``n``; ``groups`` numbers the writers, where the
-    dataset knows them. ``files`` and ``columns`` (name and type) say what was read.
+    dataset knows them. ``given`` are labels from elsewhere, such as people's, by the name of their
+    column. ``files`` and ``columns`` (name and type) say what was read.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Source:
     shape: Shape
     decode: Callable[[Tensor], Tensor]
     groups: Tensor | None = None
+    given: Mapping[str, Tensor] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
 

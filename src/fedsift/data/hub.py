@@ -42,7 +42,7 @@ class HubImages:
         files = self.locate(split)
         return Source(
             name=f"{dataset.name}/{split}",
-            labels=_labels(dataset, files, self.label_column),
+            labels=read_labels(dataset, files, self.label_column),
             class_names=dataset.class_names,
             shape=dataset.shape,
             decode=parquet.ImageReader(
@@ -115,7 +115,8 @@ def _check_complete(shards: tuple[Path, ...]) -> None:
         )
 
 
-def _labels(dataset: Dataset, files: tuple[Path, ...], name: str) -> torch.Tensor:
+def read_labels(dataset: Dataset, files: tuple[Path, ...], name: str) -> torch.Tensor:
+    """Read a column of class numbers over all files."""
     parts = []
     for path in files:
         column = parquet.read_column(path, name)

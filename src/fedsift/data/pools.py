@@ -6,6 +6,7 @@ by writer   whole writers go to the clients and to validation; all other writers
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,15 @@ class Pools:
     validation: Tensor
     test_source: Source
     test: Tensor
+
+    def outside(self, parts: Sequence[Tensor]) -> Tensor:
+        """Return the rows of ``source`` that no part has and that neither validate nor test."""
+        left = torch.ones(len(self.source), dtype=torch.bool)
+        for rows in (*parts, self.validation):
+            left[rows] = False
+        if self.test_source is self.source:
+            left[self.test] = False
+        return left.nonzero().flatten()
 
 
 def draw_pools(row: Dataset, seed: int) -> Pools:

@@ -53,7 +53,13 @@ class DataKeys(Keys):
     samples_per_client: int = key(0, "samples per client; 0: the dataset's own", low=0)
     validation_size: int = key(0, "clean samples at the server; 0: the dataset's own", low=0)
     test_size: int = key(0, "test samples; 0: the dataset's own", low=0)
-    noise: str = key("symmetric", "how labels are made wrong", choices=lambda: tuple(NOISES))
+    noise: str = key(
+        "symmetric",
+        "how labels are made wrong; instance: by a weak model, human: by people, mixed: one of "
+        "symmetric, pair and instance per client",
+        choices=lambda: tuple(NOISES),
+    )
+    noise_column: str = key("", "column of labels for the noise 'human'; empty: the first")
     rho: float | tuple[float, float] = key(
         -1.0, "noise rate, or [low, high] per client; -1: the paper's for the split"
     )

@@ -148,6 +148,7 @@ def load_data(config: Config) -> FederatedData:
         validation_size=config.validation_size or None,
         test_size=config.test_size or None,
         noise=config.noise,
+        noise_column=config.noise_column,
         rho=config.rho,
         alpha=config.alpha,
         shards_per_client=config.shards_per_client,

@@ -7,6 +7,7 @@ curvature        Hessian and Gauss-Newton matrix as operators
 sgd              local steps, of one client or of several at once
 inputs           inputs that need not be in memory; batches: with their labels
 sample_losses    losses of single samples, agreement with their labels
+robust_losses    losses that wrong labels disturb less, the model of a problem under one
 flat_model       any ``nn.Module`` as a function of a flat vector; stacked_model: several at once
 batch_norm       frozen statistics, or GroupNorm in its place
 run_modes        how a module is run and differentiated; trial: the choice on example inputs

@@ -38,6 +38,14 @@ class Batch(Protocol):
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
 
 
+class InnerLoss(Protocol):
+    """All that local steps need of a problem."""
+
+    def inner_loss(self, x: Tensor, y: Tensor, batch: Any) -> Tensor:
+        """Return g_m(x, y), a scalar."""
+        ...
+
+
 class Problem(Protocol):
     """Two losses, and which values the outer variable may have."""
 

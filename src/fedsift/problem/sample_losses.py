@@ -8,6 +8,7 @@
 | `label_agreement` | p(label) / (p(label) + the largest other p), below ½ exactly where  |
 |                   | another class is more probable; from logits                         |
 | `label_share`     | the same of every sample at a model                                 |
+| `probabilities`   | p(c) of every sample and class at a model                           |
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CHUNK = 256  # samples in one pass: no graph is kept, so memory allows more than
 
 def sample_losses(problem: Problem, y: Tensor, batch: Any) -> Tensor:
     """Return ℓ(y; s_j) for every sample, no sample weighing more than another."""
-    weighting = _weighting(problem)
+    weighting = with_sample_losses(problem)
     return _in_chunks(lambda part: weighting.sample_losses(y, part), batch)
 
 
@@ -60,8 +61,14 @@ def label_agreement(logits: Tensor, labels: Tensor) -> Tensor:
 
 def label_share(problem: Problem, y: Tensor, batch: Any) -> Tensor:
     """Return how far the model agrees with the label, for every sample."""
-    weighting = _weighting(problem)
+    weighting = with_sample_losses(problem)
     return _in_chunks(lambda part: label_agreement(weighting.outputs(y, part), part.labels), batch)
+
+
+def probabilities(problem: Problem, y: Tensor, batch: Any) -> Tensor:
+    """Return p(c), a row per sample."""
+    weighting = with_sample_losses(problem)
+    return _in_chunks(lambda part: weighting.outputs(y, part).softmax(dim=1), batch)
 
 
 @torch.no_grad()
@@ -69,7 +76,8 @@ def _in_chunks(of: Callable[[Any], Tensor], batch: Any) -> Tensor:
     return torch.cat([of(part) for part in chunks(batch, CHUNK)])
 
 
-def _weighting(problem: Problem) -> SampleWeighting:
+def with_sample_losses(problem: Problem) -> SampleWeighting:
+    """Return the problem, or refuse one that has no weight per labelled sample."""
     if not isinstance(problem, SampleWeighting):
         raise InputError(
             f"the problem {type(problem).__name__} has no losses of single samples; this method "

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedsift.problem.protocol import (
-    Problem,
+    InnerLoss,
     SampleWeighting,
     chunk_length,
     chunks,
@@ -40,7 +40,7 @@ class Trained(NamedTuple):
 
 
 def local_sgd(
-    problem: Problem,
+    problem: InnerLoss,
     x: Tensor,
     y: Tensor,
     batch: Any,
@@ -89,7 +89,7 @@ def stacked_sgd(
 
 
 def _loss_and_gradient(
-    problem: Problem, x: Tensor, y: Tensor, batch: Any, positions: Tensor | None
+    problem: InnerLoss, x: Tensor, y: Tensor, batch: Any, positions: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return g and ∇_y g of a minibatch; of a whole stored batch, as the mean over its chunks."""
     if positions is not None or not is_stored(batch):

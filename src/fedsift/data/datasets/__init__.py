@@ -10,12 +10,15 @@ import difflib
 
 from fedsift.data.dataset import Dataset
 from fedsift.data.datasets.cifar10 import CIFAR10
+from fedsift.data.datasets.cifar10_features import CIFAR10_FEATURES
 from fedsift.data.datasets.digits import DIGITS
 from fedsift.data.datasets.femnist import FEMNIST
 from fedsift.data.datasets.mnist import MNIST
 from fedsift.errors import DataError
 
-DATASETS: dict[str, Dataset] = {row.name: row for row in (DIGITS, MNIST, CIFAR10, FEMNIST)}
+DATASETS: dict[str, Dataset] = {
+    row.name: row for row in (DIGITS, MNIST, CIFAR10, CIFAR10_FEATURES, FEMNIST)
+}
 
 
 def lookup(name: str) -> Dataset:

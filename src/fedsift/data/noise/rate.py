@@ -54,11 +54,16 @@ def effective_rate(noisy: Tensor, true: Tensor) -> float:
 
 def draw(labels: Tensor, rate: float, classes: int, generator: torch.Generator) -> Tensor:
     """Return the positions of round(rate * n) samples, drawn without replacement."""
+    count = how_many(labels, rate, classes)
+    return torch.randperm(len(labels), generator=generator)[:count]
+
+
+def how_many(labels: Tensor, rate: float, classes: int) -> int:
+    """Return round(rate * n), or refuse what cannot be made wrong."""
     _check_rate(rate)
     if classes < 2:
         raise DataError(f"there are {classes} classes; label noise needs at least 2")
-    count = round(rate * len(labels))
-    return torch.randperm(len(labels), generator=generator)[:count]
+    return round(rate * len(labels))
 
 
 def _check_rate(rate: float) -> None:
