@@ -102,6 +102,9 @@ def _compare(here, there, sites, clients=3):
         ("iter-sketch", {"iterations": 3, "check_residual": True}),
         ("iter-topk", {"iterations": 2, "resample": True, "cohort": 2}),
         ("non-iter", {"rate": 20.0}),
+        ("out-of-fold", {}),
+        ("out-of-fold", {"cohort": 2}),
+        ("out-of-fold", {"share_noise": False}),
     ],
 )
 def test_remote_is_local(tmp_path, method, changes):
@@ -116,8 +119,9 @@ def test_remote_is_local(tmp_path, method, changes):
     assert not (tmp_path / "there" / "clients").exists()
 
 
-def test_a_site_audits_its_own_labels_as_one_process_would(tmp_path):
-    config = tiny()
+@pytest.mark.parametrize("method", ["single-loop", "out-of-fold"])
+def test_a_site_audits_its_own_labels_as_one_process_would(tmp_path, method):
+    config = tiny(method)
     sites = Sites(config, tmp_path / "sites")
     _remote(config, tmp_path / "there", sites)
     _local(config, tmp_path / "here")

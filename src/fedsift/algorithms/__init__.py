@@ -7,6 +7,7 @@ from fedsift.algorithms.comm_fedbio import CommFedBiO
 from fedsift.algorithms.disagreement import Disagreement
 from fedsift.algorithms.fedavg import FedAvg
 from fedsift.algorithms.focus import Focus
+from fedsift.algorithms.out_of_fold import OutOfFold
 from fedsift.algorithms.outer_step import OUTER_RULES, OuterStep
 from fedsift.algorithms.preprocess import Preprocess
 from fedsift.algorithms.single_loop import SingleLoop
@@ -23,6 +24,7 @@ __all__ = [
     "Focus",
     "HeadStart",
     "LocalSteps",
+    "OutOfFold",
     "OuterStep",
     "Preprocess",
     "RoundInfo",

@@ -5,7 +5,15 @@ Every estimator of ``hypergradient/registry.py`` is a method as well: Algorithm 
 
 from __future__ import annotations
 
-from fedsift.algorithms import clean_only, disagreement, fedavg, focus, preprocess, single_loop
+from fedsift.algorithms import (
+    clean_only,
+    disagreement,
+    fedavg,
+    focus,
+    out_of_fold,
+    preprocess,
+    single_loop,
+)
 from fedsift.algorithms.comm_fedbio import with_estimator
 from fedsift.algorithms.method import Method
 from fedsift.hypergradient.registry import ESTIMATORS
@@ -18,5 +26,6 @@ METHODS: dict[str, Method] = {
     "preprocess": preprocess.METHOD,
     "disagreement": disagreement.METHOD,
     "single-loop": single_loop.METHOD,
+    "out-of-fold": out_of_fold.METHOD,
     **{name: with_estimator(row) for name, row in ESTIMATORS.items()},
 }

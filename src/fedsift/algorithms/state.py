@@ -26,11 +26,15 @@ class Server:
 
 @dataclass(frozen=True)
 class ServerState:
-    """The server's changing part: y, x where it is shared, and the solver's v and error."""
+    """The server's changing part: y, x where it is shared, and the solver's v and error.
+
+    ``kept`` is what a method has besides, by name.
+    """
 
     y: Tensor
     x: Tensor | None = None
     solver: SolverState = SolverState()
+    kept: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -38,16 +38,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from fedsift.errors import InputError
+from fedsift.problem.temperature import TINY, Array, Ints, fit_temperature
 
-Array = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-TINY = 1e-30
 RATES = (np.arange(200) + 0.5) / 200
 QUANTILES = (np.arange(9) + 0.5) / 9
 SPREAD_NODES = np.array([-1.6, -0.8, 0.0, 0.8, 1.6])
@@ -113,21 +110,6 @@ class Calibration:
         if not self.samples:
             return probabilities
         return np.clip(probabilities, 1 / (self.samples + 2), 1 - 1 / (self.samples + 2))
-
-
-def fit_temperature(probabilities: Array, labels: Ints) -> float:
-    """Return the T that makes softmax(log p / T) most likely on clean held-out samples.
-
-    The prior is log T ~ N(0, 1): a model without an error on few samples is not infinitely certain.
-    """
-    logs = np.log(np.maximum(probabilities, TINY))
-    at = np.arange(len(labels))
-
-    def loss(log_temperature: float) -> float:
-        likely = log_softmax(logs / np.exp(log_temperature), axis=1)[at, labels].sum()
-        return float(0.5 * log_temperature**2 - likely)
-
-    return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x))
 
 
 @dataclass(frozen=True, eq=False)

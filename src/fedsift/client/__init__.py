@@ -8,6 +8,7 @@ products       compressed Hessian products, sketched systems
 outer_step     the client's half of the outer step
 single_loop    all three in one exchange
 baselines      what FOCUS, Preprocess and Disagreement ask
+out_of_fold    steps of heads that judge only what they were not trained on
 passes         passes over samples in chunks
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedsift.client import baselines
+from fedsift.client.out_of_fold import fold_step
 from fedsift.client.outer_step import outer
 from fedsift.client.products import product, sketch
 from fedsift.client.single_loop import step
@@ -31,6 +32,7 @@ ACTIONS: dict[str, Action] = {
     "train-kept": train_kept,
     "judge": baselines.judge,
     "agree": baselines.agree,
+    "fold-step": fold_step,
 }
 
 

@@ -1,6 +1,6 @@
 """A checkpoint: all state of a run in one safetensors file, so that it is complete or absent.
 
-Tensors: ``server/*``, ``solver/*`` and ``client/<id>/*``. The header's metadata is JSON: the next
+Tensors: ``server/*``, ``solver/*``, ``kept/*`` and ``client/<id>/*``. The header's metadata is JSON: the next
 round, the scalars of the solver, the traffic, what versions clients have, a fingerprint of the
 configuration. A resumed run draws the same random numbers as an uninterrupted one, because every
 generator is derived from the round.
@@ -45,6 +45,7 @@ def save(folder: Path, config: Config, point: Checkpoint) -> Path:
     solver = vars(point.state.solver)
     values = {"server/y": point.state.y, "server/x": point.state.x}
     values |= {f"solver/{name}": value for name, value in solver.items()}
+    values |= {f"kept/{name}": value for name, value in point.state.kept.items()}
     for client, arrays in point.snapshot.clients.items():
         values |= {f"client/{client}/{name}": value for name, value in arrays.items()}
     unshared = {
@@ -98,7 +99,7 @@ def _load(path: Path, config: Config, device: Any) -> Checkpoint:
         group, _, name = key.rpartition("/")
         groups.setdefault(group, {})[name] = value
     solver = SolverState(**groups.pop("solver", {}), **meta["solver"])
-    state = ServerState(**groups.pop("server"), solver=solver)
+    state = ServerState(**groups.pop("server"), solver=solver, kept=groups.pop("kept", {}))
     return Checkpoint(
         next_round=meta["next_round"],
         state=state,

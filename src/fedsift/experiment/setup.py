@@ -193,6 +193,7 @@ def _setup(
     problem: Reweighting,
     federation: Federation,
 ) -> Setup:
+    METHODS[config.method].check(problem)
     inputs, labels = data.validation
     server = Server(
         problem,
