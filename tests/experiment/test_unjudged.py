@@ -22,7 +22,7 @@ class Case:
     labels: list[np.ndarray]
 
     def audit(self, site, **changes):
-        calibration = replace(calibrate(self.result.setup, self.result.state.y), **changes)
+        calibration = replace(calibrate(self.result.setup, self.result.state), **changes)
         return audit_client(self.result.setup, self.result.state.y, site, calibration)
 
 

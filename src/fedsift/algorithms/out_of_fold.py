@@ -55,12 +55,16 @@ class Judging:
 
 
 class Judged(NamedTuple):
-    """The clean samples by heads that were not trained on them, and the two noise models."""
+    """The clean samples by heads that were not trained on them, and the two noise models.
+
+    ``prior_accuracy`` is the judged one of the clean heads before any round.
+    """
 
     probabilities: Tensor
     labels: Tensor
     plain: Confusion
     free: Confusion
+    prior_accuracy: float
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,8 @@ class OutOfFold:
         z = _judged_logits(kept["heads"].mean(dim=1), features, kept["folds"])
         plain, free = (Confusion(matrix.cpu()) for matrix in kept["noise"])
         free = replace(free, beta=float(kept["beta"]))
-        return Judged(z.softmax(dim=1), batch.labels, plain, free)
+        known = float(kept["prior_accuracy"])
+        return Judged(z.softmax(dim=1), batch.labels, plain, free, known)
 
     def closing(self, state: ServerState) -> Mapping[str, Tensor]:
         """Return what a site needs, besides y, to judge its own samples."""
@@ -159,6 +164,7 @@ class OutOfFold:
             "step": torch.tensor(step, dtype=torch.float64),
             "noise": torch.stack([noise, noise]),
             "beta": torch.zeros((), dtype=torch.float64),
+            "prior_accuracy": (p.argmax(dim=1) == batch.labels.cpu()).double().mean(),
         }
         return replace(state, kept=kept), prior.mean(dim=0) / temperature
 

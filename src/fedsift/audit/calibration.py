@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -107,9 +107,46 @@ class Calibration:
 
     def known(self, probabilities: Array) -> Array:
         """Clip probabilities to what this many clean samples can tell."""
-        if not self.samples:
-            return probabilities
-        return np.clip(probabilities, 1 / (self.samples + 2), 1 - 1 / (self.samples + 2))
+        return within(probabilities, self.samples)
+
+    def posterior(self, probabilities: Array, labels: Ints) -> Posterior:
+        """Return the posterior of a site's labels."""
+        return posterior(probabilities, labels, self)
+
+
+def within(probabilities: Array, samples: int) -> Array:
+    """Clip probabilities to what this many clean samples can tell (0: not known how many)."""
+    if not samples:
+        return probabilities
+    return np.clip(probabilities, 1 / (samples + 2), 1 - 1 / (samples + 2))
+
+
+class Knows(Protocol):
+    """A calibration as far as a table needs it."""
+
+    def known(self, probabilities: Array) -> Array:
+        """Clip probabilities to what the clean samples can tell."""
+        ...
+
+
+class Belief(Protocol):
+    """What an audit shows of a site's labels: ``classes`` is P(true class) of every sample."""
+
+    @property
+    def classes(self) -> Array: ...
+    @property
+    def judged(self) -> Mask: ...
+    @property
+    def calibration(self) -> Knows: ...
+    @property
+    def flagged(self) -> Mask: ...
+    @property
+    def order(self) -> Array: ...
+    @property
+    def basis(self) -> str: ...
+    def wrong_share(self, members: Mask | None = None) -> tuple[float, float, float]:
+        """Return the estimated share of wrong labels and its 95 % interval."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +173,11 @@ class Posterior:
     def flagged(self) -> Mask:
         """Whether a label is more probably wrong than right."""
         return self.judged & (self.right < THRESHOLD)
+
+    @property
+    def basis(self) -> str:
+        """What the judgement rests on, in words; nothing to say here."""
+        return ""
 
     @property
     def order(self) -> Array:

@@ -40,7 +40,9 @@ class _Trained(NamedTuple):
 def fold_step(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001
     """Step the heads; reply with their change and, where it is allowed, sums of the labels."""
     head, judging = LinearHead.of(client.problem), request.read(Judging)
-    heads, centre = _checked(client, head, request)
+    noise = {"noise": request.array("noise")}
+    sent = {name: request.array(name) for name in ("heads", "centre")}
+    heads, centre = _checked(client, head, {**sent, **noise})
     state = _opened(client, state, head, heads, centre, request)
     state, sums, model = _noise_step(client, state, request, judging)
     rate = float(state.rates[0]) if state.rates is not None else 0.0
@@ -61,7 +63,8 @@ def judgement(
     """
     if not trusting and state.unseen is not None:
         return state.unseen.exp()
-    head, heads, centre = LinearHead.of(client.problem), sent["heads"], sent["centre"]
+    head = LinearHead.of(client.problem)
+    heads, centre = _checked(client, head, sent)
     found = []
     for part in chunks(client.batch, CHUNK):
         z = logits(heads, head.centred(part.inputs, centre))
@@ -78,16 +81,20 @@ def _own(z: Tensor, folds: Tensor) -> Tensor:
     return z[torch.arange(len(z), device=z.device), :, folds]
 
 
-def _checked(client: Client, head: LinearHead, request: Request) -> tuple[Tensor, Tensor]:
+def _checked(
+    client: Client, head: LinearHead, sent: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensor]:
     """Return the heads and μ; refuse those of another model."""
-    heads, centre, noise = (request.array(name) for name in ("heads", "centre", "noise"))
-    classes = head.classes
-    fits = heads.ndim == 4 and heads.shape[2:] == (classes, head.width + 1)
-    if not fits or centre.shape != (head.width,) or noise.shape != (2, classes, classes):
+    classes, width = head.classes, head.width
+    shapes = {name: tuple(array.shape) for name, array in sent.items()}
+    wanted = {"centre": (width,), "noise": (2, classes, classes)}
+    heads = shapes.pop("heads", ())
+    fits = len(heads) == 4 and min(heads) > 0 and heads[2:] == (classes, width + 1)
+    if not fits or "centre" not in shapes or any(wanted[n] != shapes[n] for n in shapes):
         raise InputError(
             f"client {client.id} was sent heads of another model; give both the same --model"
         )
-    return heads, centre
+    return sent["heads"], sent["centre"]
 
 
 def _opened(
