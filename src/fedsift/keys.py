@@ -11,7 +11,7 @@ A method, an estimator or a compressor names the groups that it reads, and its b
 ``Settings`` with one instance of each: ``settings[LocalKeys].local_steps``. A key that no named
 group has does not reach the builder, so it cannot be given without effect.
 
-Names of keys are unique: a key is in one group only, whoever reads it.
+Names of keys are unique: a key is declared in one group only, whoever reads or inherits it.
 """
 
 from __future__ import annotations

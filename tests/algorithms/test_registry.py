@@ -12,6 +12,7 @@ from fedsift.algorithms import (
     GoldLossCorrection,
     HeadStart,
     LocalSteps,
+    OutOfFold,
     Preprocess,
     SelfTraining,
 )
@@ -83,8 +84,8 @@ def test_every_key_has_an_effect(name, key):
 
 def test_a_key_has_one_meaning_whoever_reads_it():
     groups = dict.fromkeys(group for row in METHODS.values() for group in row.groups)
-    names = [name for group in groups for name in keys_of(group)]
-    assert len(set(names)) == len(names)
+    meanings = {key for group in groups for key in keys_of(group).values()}
+    assert len({key.name for key in meanings}) == len(meanings)
 
 
 @every_method
@@ -118,8 +119,10 @@ def test_single_loop_has_the_compressor_that_is_named(compressor):
 
 @every_method
 def test_local_steps_are_those_of_the_keys(name):
-    local = bare(name, local_steps=7, inner_lr=0.3, batch_size=5).local
-    assert (local.steps, local.lr, local.batch_size) == (7, 0.3, 5)
+    given = {"inner_lr": 0.3} if METHODS[name].reads("inner_lr") else {}
+    local = bare(name, local_steps=7, batch_size=5, **given).local
+    assert (local.steps, local.batch_size) == (7, 5)
+    assert local.lr == given.get("inner_lr", LocalSteps().lr)
 
 
 def test_methods_without_a_weight_per_sample():
@@ -147,6 +150,7 @@ def test_methods_without_a_weight_per_sample():
             {"elr_momentum": 0.9, "elr_strength": 7.0},
             EarlyLearningRegularisation(LocalSteps(2, 0.1, 8), EarlyLearning(0.9, 7.0)),
         ),
+        ("out-of-fold", {"share_noise": False}, OutOfFold(LocalSteps(2, 0.1, 8), share=False)),
     ],
 )
 def test_baselines_have_the_settings_of_the_keys(name, keys, expected):
@@ -224,13 +228,16 @@ def test_more_than_the_model_has_is_refused(method, keys, message):
 def test_what_methods_do_with_labels():
     learning = {name for name, row in METHODS.items() if row.learns_weights}
     bilevel = {"single-loop", "iter-topk", "iter-sketch", "non-iter"}
-    assert learning == {*bilevel, *RIVALS, "clean-only", "preprocess", "disagreement"}
+    assert learning == {
+        *(*bilevel, *RIVALS, "out-of-fold"),
+        *("clean-only", "preprocess", "disagreement"),
+    }
     assert {name for name, row in METHODS.items() if row.needs_truth} == {"oracle"}
 
 
 DEFAULTS = {
     "inner": {"local_steps": 5, "inner_lr": 0.1, "batch_size": 64, "head_start": 500}
-    | {"clean_steps": 2000, "glc_rounds": 20, "gce_q": 0.7}
+    | {"clean_steps": 2000, "glc_rounds": 20, "gce_q": 0.7, "share_noise": True}
     | {"elr_momentum": 0.7, "elr_strength": 3.0},
     "outer": {
         "outer_lr": 0.1,

@@ -106,6 +106,9 @@ def _compare(here, there, sites, clients=3):
         ("em", {"cohort": 2}),
         ("gce", {}),
         ("elr", {"cohort": 2}),
+        ("out-of-fold", {}),
+        ("out-of-fold", {"cohort": 2}),
+        ("out-of-fold", {"share_noise": False}),
     ],
 )
 def test_remote_is_local(tmp_path, method, changes):
@@ -120,8 +123,9 @@ def test_remote_is_local(tmp_path, method, changes):
     assert not (tmp_path / "there" / "clients").exists()
 
 
-def test_a_site_audits_its_own_labels_as_one_process_would(tmp_path):
-    config = tiny()
+@pytest.mark.parametrize("method", ["single-loop", "out-of-fold"])
+def test_a_site_audits_its_own_labels_as_one_process_would(tmp_path, method):
+    config = tiny(method)
     sites = Sites(config, tmp_path / "sites")
     _remote(config, tmp_path / "there", sites)
     _local(config, tmp_path / "here")

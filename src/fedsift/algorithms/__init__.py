@@ -11,6 +11,7 @@ from fedsift.algorithms.fedavg import FedAvg
 from fedsift.algorithms.focus import Focus
 from fedsift.algorithms.gce import GeneralisedCrossEntropy
 from fedsift.algorithms.glc import GoldLossCorrection
+from fedsift.algorithms.out_of_fold import OutOfFold
 from fedsift.algorithms.outer_step import OUTER_RULES, OuterStep
 from fedsift.algorithms.preprocess import Preprocess
 from fedsift.algorithms.single_loop import SingleLoop
@@ -30,6 +31,7 @@ __all__ = [
     "GoldLossCorrection",
     "HeadStart",
     "LocalSteps",
+    "OutOfFold",
     "OuterStep",
     "Preprocess",
     "RoundInfo",

@@ -63,13 +63,19 @@ def next_y(state: ServerState, answers: Answers, local: LocalSteps, k: int) -> T
 
 
 @dataclass(frozen=True)
-class LocalKeys(Keys):
-    """The local steps of every method."""
+class BatchKeys(Keys):
+    """The local steps of a method that finds their size by itself."""
 
     table: ClassVar[str] = "inner"
     local_steps: int = key(5, "local steps T per round", low=1)
-    inner_lr: float = key(0.1, "inner step size γ", low=0, open_low=True)
     batch_size: int = key(64, "samples per local step; 0: all", low=0)
+
+
+@dataclass(frozen=True)
+class LocalKeys(BatchKeys):
+    """The local steps of all others."""
+
+    inner_lr: float = key(0.1, "inner step size γ", low=0, open_low=True)
 
 
 def local_of(settings: Settings) -> LocalSteps:

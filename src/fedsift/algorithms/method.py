@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fedsift.algorithms.state import Algorithm
 from fedsift.keys import BuildContext, Keys, Settings, keys_of
+from fedsift.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,18 @@ def unweighted(settings: Settings) -> Weighting:  # noqa: ARG001
     return Weighting()
 
 
+def accept(problem: Problem) -> None:
+    """Accept any problem."""
+
+
 @dataclass(frozen=True)
 class Method:
     """A row of the table of methods.
 
     ``groups`` are the keys that it reads; ``build`` and ``weighting`` get a ``Settings`` with
     these. ``learns_weights``: every sample gets a weight. ``needs_truth``: it trains on the
-    correctly labelled samples only, so the true labels must be known.
+    correctly labelled samples only, so the true labels must be known. ``check`` refuses a model
+    that it cannot train.
     """
 
     text: str
@@ -41,6 +47,7 @@ class Method:
     learns_weights: bool = False
     needs_truth: bool = False
     weighting: Callable[[Settings], Weighting] = unweighted
+    check: Callable[[Problem], object] = accept
 
     def reads(self, name: str) -> bool:
         """Return whether it reads a key of this name, besides those that all methods share."""

@@ -14,6 +14,7 @@ from fedsift.algorithms import (
     focus,
     gce,
     glc,
+    out_of_fold,
     preprocess,
     single_loop,
 )
@@ -33,5 +34,6 @@ METHODS: dict[str, Method] = {
     "gce": gce.METHOD,
     "elr": elr.METHOD,
     "single-loop": single_loop.METHOD,
+    "out-of-fold": out_of_fold.METHOD,
     **{name: with_estimator(row) for name, row in ESTIMATORS.items()},
 }

@@ -34,21 +34,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from fedsift.data.clean_set import ENOUGH
 from fedsift.errors import InputError
+from fedsift.problem.temperature import TINY, Array, Ints, fit_temperature
 
-Array = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-TINY = 1e-30
 RATES = (np.arange(200) + 0.5) / 200
 QUANTILES = (np.arange(9) + 0.5) / 9
 SPREAD_NODES = np.array([-1.6, -0.8, 0.0, 0.8, 1.6])
@@ -110,24 +107,46 @@ class Calibration:
 
     def known(self, probabilities: Array) -> Array:
         """Clip probabilities to what this many clean samples can tell."""
-        if not self.samples:
-            return probabilities
-        return np.clip(probabilities, 1 / (self.samples + 2), 1 - 1 / (self.samples + 2))
+        return within(probabilities, self.samples)
+
+    def posterior(self, probabilities: Array, labels: Ints) -> Posterior:
+        """Return the posterior of a site's labels."""
+        return posterior(probabilities, labels, self)
 
 
-def fit_temperature(probabilities: Array, labels: Ints) -> float:
-    """Return the T that makes softmax(log p / T) most likely on clean held-out samples.
+def within(probabilities: Array, samples: int) -> Array:
+    """Clip probabilities to what this many clean samples can tell (0: not known how many)."""
+    if not samples:
+        return probabilities
+    return np.clip(probabilities, 1 / (samples + 2), 1 - 1 / (samples + 2))
 
-    The prior is log T ~ N(0, 1): a model without an error on few samples is not infinitely certain.
-    """
-    logs = np.log(np.maximum(probabilities, TINY))
-    at = np.arange(len(labels))
 
-    def loss(log_temperature: float) -> float:
-        likely = log_softmax(logs / np.exp(log_temperature), axis=1)[at, labels].sum()
-        return float(0.5 * log_temperature**2 - likely)
+class Knows(Protocol):
+    """A calibration as far as a table needs it."""
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x))
+    def known(self, probabilities: Array) -> Array:
+        """Clip probabilities to what the clean samples can tell."""
+        ...
+
+
+class Belief(Protocol):
+    """What an audit shows of a site's labels: ``classes`` is P(true class) of every sample."""
+
+    @property
+    def classes(self) -> Array: ...
+    @property
+    def judged(self) -> Mask: ...
+    @property
+    def calibration(self) -> Knows: ...
+    @property
+    def flagged(self) -> Mask: ...
+    @property
+    def order(self) -> Array: ...
+    @property
+    def basis(self) -> str: ...
+    def wrong_share(self, members: Mask | None = None) -> tuple[float, float, float]:
+        """Return the estimated share of wrong labels and its 95 % interval."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +173,11 @@ class Posterior:
     def flagged(self) -> Mask:
         """Whether a label is more probably wrong than right."""
         return self.judged & (self.right < THRESHOLD)
+
+    @property
+    def basis(self) -> str:
+        """What the judgement rests on, in words; nothing to say here."""
+        return ""
 
     @property
     def order(self) -> Array:

@@ -26,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsift.audit.calibration import Calibration, Posterior, posterior
+from fedsift.audit.calibration import Belief
+from fedsift.audit.noise_calibration import AnyCalibration
 from fedsift.audit.record import SiteRecord
 
 COLUMNS = (
@@ -35,12 +36,12 @@ COLUMNS = (
 )
 
 
-def label_posterior(record: SiteRecord, calibration: Calibration) -> Posterior:
+def label_posterior(record: SiteRecord, calibration: AnyCalibration) -> Belief:
     """Return the posterior of a site's labels."""
-    return posterior(record.probabilities.double().numpy(), record.labels.numpy(), calibration)
+    return calibration.posterior(record.probabilities.double().numpy(), record.labels.numpy())
 
 
-def issue_table(record: SiteRecord, belief: Posterior, class_names: Sequence[str]) -> pd.DataFrame:
+def issue_table(record: SiteRecord, belief: Belief, class_names: Sequence[str]) -> pd.DataFrame:
     """Return the table; a class that is named by its own number appears as that number."""
     given, known = record.labels.numpy(), belief.calibration.known
     flagged, every = belief.flagged, np.arange(len(given))

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsift.audit.calibration import Calibration
 from fedsift.audit.issues import issue_table, label_posterior
+from fedsift.audit.noise_calibration import AnyCalibration
 from fedsift.audit.record import SiteRecord
 from fedsift.audit.summary import SiteSummary, summarise
 from fedsift.data.images import as_uri
@@ -70,7 +70,7 @@ class SiteAudit:
 
 def audit_site(
     record: SiteRecord,
-    calibration: Calibration,
+    calibration: AnyCalibration,
     class_names: Sequence[str],
     load: Callable[[], Content],
 ) -> SiteAudit:

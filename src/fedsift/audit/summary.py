@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedsift.audit.calibration import Posterior
+from fedsift.audit.calibration import Belief
 
 PAIRS = 10
 
@@ -49,7 +49,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class SiteSummary:
-    """A summary of a site's audit."""
+    """A summary of a site's audit; ``basis`` says what the judgement rests on, if that varies."""
 
     samples: int
     flagged: int
@@ -57,6 +57,7 @@ class SiteSummary:
     classes: tuple[ClassSummary, ...]
     confused: tuple[Pair, ...]
     effective_samples: float
+    basis: str = ""
 
     @property
     def unjudged(self) -> tuple[str, ...]:
@@ -73,7 +74,7 @@ class SiteSummary:
 
 
 def summarise(
-    labels: Tensor, weights: Tensor, belief: Posterior, class_names: Sequence[str]
+    labels: Tensor, weights: Tensor, belief: Belief, class_names: Sequence[str]
 ) -> SiteSummary:
     """Sum up the posterior of a site's labels."""
     given, flagged = labels.numpy(), belief.flagged
@@ -92,10 +93,11 @@ def summarise(
         classes=tuple(classes),
         confused=_confused(given, belief, class_names),
         effective_samples=_effective(weights),
+        basis=belief.basis,
     )
 
 
-def _confused(given: Any, belief: Posterior, names: Sequence[str]) -> tuple[Pair, ...]:
+def _confused(given: Any, belief: Belief, names: Sequence[str]) -> tuple[Pair, ...]:
     """Return the pairs (label, true class) that are expected most often."""
     expected = np.zeros((len(names), len(names)))
     np.add.at(expected, given[belief.judged], belief.classes[belief.judged])

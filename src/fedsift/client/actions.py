@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedsift.client import baselines, rivals
+from fedsift.client.out_of_fold import fold_step
 from fedsift.client.outer_step import outer
 from fedsift.client.products import product, sketch
 from fedsift.client.single_loop import step
@@ -35,6 +36,7 @@ ACTIONS: dict[str, Action] = {
     "train-soft": rivals.train_soft,
     "train-robust": rivals.train_robust,
     "train-elr": rivals.train_elr,
+    "fold-step": fold_step,
 }
 
 

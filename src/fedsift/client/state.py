@@ -35,6 +35,10 @@ class ClientState:
     ``error``        what its compressor left out so far (error feedback)
     ``judge_loss``   validation loss of the model that last judged the labels
     ``targets``      [N_m, C]: what a method trains on in place of, or besides, the labels
+    ``folds``        the fold of every sample (out-of-fold)
+    ``unseen``       log-probabilities by heads that had seen none of its labels
+    ``rates``        b_m with β = 0, b_m with β, and β where the site fits its own noise model
+    ``noise``        the two matrices of its own noise model
     ``y``            the model of the running round, so that it need not be sent twice
     """
 
@@ -44,6 +48,10 @@ class ClientState:
     error: Tensor | None = None
     judge_loss: Tensor | None = None
     targets: Tensor | None = None
+    folds: Tensor | None = None
+    unseen: Tensor | None = None
+    rates: Tensor | None = None
+    noise: Tensor | None = None
     y: Tensor | None = None
 
     def arrays(self) -> dict[str, Tensor]:

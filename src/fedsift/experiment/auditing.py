@@ -21,53 +21,81 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedsift.algorithms import OutOfFold, ServerState
 from fedsift.audit import (
+    AnyCalibration,
     Calibration,
+    NoiseCalibration,
     SiteAudit,
     SiteRecord,
     audit_site,
+    read_calibration,
     read_record,
     sites_of,
 )
 from fedsift.audit.shown import kept_samples
+from fedsift.client.out_of_fold import judgement
 from fedsift.data import FederatedData
 from fedsift.data.samples import Content
 from fedsift.errors import InputError
 from fedsift.experiment.config import from_mapping, read_toml
 from fedsift.experiment.metrics import detection
 from fedsift.experiment.setup import Setup, load_data
+from fedsift.federation import LocalFederation
 from fedsift.problem.predict import predict
 from fedsift.site.result import SiteRun, open_site_run
 
 
-def calibrate(setup: Setup, y: Tensor) -> Calibration:
+def calibrate(setup: Setup, state: ServerState) -> AnyCalibration:
     """Fit the calibration of the model on its clean validation set."""
+    if isinstance(setup.algorithm, OutOfFold):
+        return _by_noise_model(setup, setup.algorithm, state)
     inputs, labels = setup.data.validation
-    probabilities = predict(setup.model, y, inputs).cpu().double()
+    probabilities = predict(setup.model, state.y, inputs).cpu().double()
     return Calibration.fit(probabilities.numpy(), labels.numpy())
 
 
-def records_of(setup: Setup, y: Tensor) -> list[SiteRecord]:
+def _by_noise_model(setup: Setup, algorithm: OutOfFold, state: ServerState) -> NoiseCalibration:
+    judged = algorithm.judged(setup.server, state)
+    found = NoiseCalibration.fit(
+        judged.probabilities.cpu().double().numpy(),
+        judged.labels.cpu().numpy(),
+        (judged.plain, judged.free) if algorithm.share else None,
+    )
+    return found if found.trusting else found.of_clean_heads(judged.prior_accuracy)
+
+
+def records_of(setup: Setup, state: ServerState, calibration: AnyCalibration) -> list[SiteRecord]:
     """Return what the run leaves of every site whose weights are in this process."""
     clients = setup.federation.sizes if setup.sees_weights else ()
-    return [_record(setup, y, m) for m in clients]
+    return [_record(setup, state, calibration, m) for m in clients]
 
 
-def _record(setup: Setup, y: Tensor, m: int) -> SiteRecord:
+def _record(setup: Setup, state: ServerState, calibration: AnyCalibration, m: int) -> SiteRecord:
     own = setup.data.clients[m]
     return SiteRecord(
         setup.site_name(m),
         own.labels,
         setup.weights(m),
-        predict(setup.model, y, own.inputs).cpu(),
+        _probabilities(setup, state, calibration, m),
         own.sample_names,
         setup.agreement(m),
         own.true_labels,
     )
 
 
+def _probabilities(setup: Setup, state: ServerState, calibration: AnyCalibration, m: int) -> Tensor:
+    """Return what the audit of a site rests on: the model's probabilities, or out-of-fold ones."""
+    local, algorithm = setup.federation, setup.algorithm
+    if isinstance(calibration, NoiseCalibration) and isinstance(local, LocalFederation):
+        assert isinstance(algorithm, OutOfFold)
+        site, sent = (local.clients[m], local.state(m)), algorithm.closing(state)
+        return judgement(*site, sent, trusting=calibration.trusting).cpu()
+    return predict(setup.model, state.y, setup.data.clients[m].inputs).cpu()
+
+
 def audits_of(
-    setup: Setup, calibration: Calibration, records: Sequence[SiteRecord]
+    setup: Setup, calibration: AnyCalibration, records: Sequence[SiteRecord]
 ) -> list[SiteAudit]:
     """Audit the sites of a run that is still in memory."""
     contents = {setup.site_name(m): client for m, client in enumerate(setup.data.clients)}
@@ -101,7 +129,7 @@ class FinishedRun:
 
     folder: Path
     class_names: tuple[str, ...]
-    calibration: Calibration
+    calibration: AnyCalibration
 
     @property
     def sites(self) -> list[str]:
@@ -144,8 +172,8 @@ def open_run(folder: Path) -> FinishedRun:
     summary = read_summary(folder)
     try:
         names = tuple(str(name) for name in summary["class_names"])
-        calibration = Calibration.from_mapping(summary["calibration"])
-    except (KeyError, TypeError):
+        calibration = read_calibration(summary["calibration"])
+    except (KeyError, TypeError, AttributeError):
         raise InputError(
             f"{folder / 'summary.json'} is of an earlier version; make the run again"
         ) from None

@@ -156,8 +156,8 @@ def _finish(
     setup: Setup, state: ServerState, records: list[dict[str, Any]], seconds: float
 ) -> Finished:
     """Audit the sites and sum up."""
-    calibration = calibrate(setup, state.y)
-    audits = audits_of(setup, calibration, records_of(setup, state.y))
+    calibration = calibrate(setup, state)
+    audits = audits_of(setup, calibration, records_of(setup, state, calibration))
     summary = {
         **summarise(setup, records, seconds),
         **verdict(audits),

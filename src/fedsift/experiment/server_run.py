@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fedsift.algorithms import OutOfFold
 from fedsift.data import ServerData
 from fedsift.data.samples import Arrays, Samples
 from fedsift.data.schema import Schema
@@ -103,9 +104,13 @@ def _close(
         "calibration": json.dumps(finished.summary["calibration"]),
         "share_summary": setup.config.share_summary,
     }
+    arrays = {"y": finished.state.y.cpu()}
+    if isinstance(setup.algorithm, OutOfFold):
+        closing = setup.algorithm.closing(finished.state)
+        arrays |= {name: value.cpu() for name, value in closing.items()}
     sites = {
         federation.names[reply.client]: {"samples": reply.num_samples, "flagged": flagged}
-        for reply in federation.close(setup.config.rounds, finished.state.y.cpu(), scalars)
+        for reply in federation.close(setup.config.rounds, arrays, scalars)
         if isinstance(flagged := reply.scalars.get("flagged"), int)
     }
     if not sites:

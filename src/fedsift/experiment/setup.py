@@ -206,6 +206,7 @@ def _setup(
     problem: Reweighting,
     federation: Federation,
 ) -> Setup:
+    METHODS[config.method].check(problem)
     inputs, labels = data.validation
     server = Server(
         problem,

@@ -137,10 +137,13 @@ class RemoteFederation:
             self._sleep(max(self.timeouts.poll, HELLO_INTERVAL))
         self.sizes = dict(sorted(self.sizes.items()))
 
-    def close(self, rounds: int, y: Tensor, scalars: Mapping[str, Scalar]) -> list[Reply]:
+    def close(
+        self, rounds: int, arrays: Mapping[str, Tensor], scalars: Mapping[str, Scalar]
+    ) -> list[Reply]:
         """Send the clients the final model; return the replies of those that received it."""
         request_id = RequestId(self.run, rounds, 0, CLOSE)
-        parts = {ENVELOPE: wire.encode(scalars), "y": wire.encode(y)}
+        encoded = {name: wire.encode(array) for name, array in arrays.items()}
+        parts = {ENVELOPE: wire.encode(scalars), **encoded}
         parts[REQUEST_ID] = request_id.encode()
         messages = dict.fromkeys(self._nodes.values(), parts)
         found = self._exchange(messages, request_id, self._clock() + self.timeouts.reply)

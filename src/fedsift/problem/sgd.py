@@ -50,7 +50,7 @@ def local_sgd(
     """Take T steps from y on the client's own batches."""
     y = y.clone()
     losses = []
-    for positions in _minibatches(len(batch), local, generator, y.device):
+    for positions in minibatches(len(batch), local, generator, y.device):
         y.requires_grad_(True)
         loss, gradient = _loss_and_gradient(problem, x, y, batch, positions)
         y = y.detach().sub_(gradient, alpha=local.lr)
@@ -69,7 +69,7 @@ def stacked_sgd(
     Their batches have equal lengths; the result differs in rounding only. None where the problem
     has no stacked form.
     """
-    drawn = [_minibatches(len(batch), local, source, y.device) for _, batch, source in clients]
+    drawn = [minibatches(len(batch), local, source, y.device) for _, batch, source in clients]
     ys, losses = y.expand(len(clients), -1).clone(), []
     stacked = None
     for t in range(local.steps):
@@ -107,7 +107,7 @@ def _part(batch: Any, positions: Tensor | None) -> Any:
     return batch if positions is None else batch.take(positions)
 
 
-def _minibatches(
+def minibatches(
     n: int, local: LocalSteps, generator: torch.Generator, device: torch.device
 ) -> list[Tensor] | list[None]:
     """Return T batches: passes over a shuffled order, reshuffled when it runs out.

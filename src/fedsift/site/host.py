@@ -30,9 +30,10 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from fedsift.audit import SiteRecord
+from fedsift.audit import AnyCalibration, NoiseCalibration, SiteRecord
 from fedsift.audit.record import path_of
 from fedsift.client import Client, ClientState, answer, initial_state
+from fedsift.client.out_of_fold import judgement
 from fedsift.compress import wire
 from fedsift.data import check_client
 from fedsift.data.samples import Samples
@@ -210,13 +211,23 @@ class Host:
             own.origin.name,
             run.labels,
             average,
-            predict(run.model, y, run.inputs),
+            self._probabilities(run, parts, y, result.calibration),
             own.samples.ids,
         )
         audit = result.audit(record, lambda: own.samples.content)
         result.write(run.folder, run.model, y, audit)
         shared = own.share and closing.get("share_summary") is True
         return encode_reply(self._reply({"flagged": audit.summary.flagged} if shared else {}))
+
+    def _probabilities(
+        self, run: _Run, parts: Mapping[str, bytes], y: Tensor, calibration: AnyCalibration
+    ) -> Tensor:
+        """Return what the audit rests on: the model's probabilities, or out-of-fold ones."""
+        if not isinstance(calibration, NoiseCalibration):
+            return predict(run.model, y, run.inputs)
+        sent = {name: wire.decode(parts.get(name, b"")) for name in ("heads", "centre")}
+        arrays = {name: value for name, value in sent.items() if isinstance(value, Tensor)}
+        return judgement(run.client, run.state, arrays, trusting=calibration.trusting)
 
     def _open(self, name: str) -> _Run:
         folder = self.data.folder / name

@@ -20,7 +20,14 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fedsift.audit import Calibration, SiteAudit, SiteRecord, audit_site, read_record
+from fedsift.audit import (
+    AnyCalibration,
+    SiteAudit,
+    SiteRecord,
+    audit_site,
+    read_calibration,
+    read_record,
+)
 from fedsift.audit.record import path_of
 from fedsift.data.samples import Content, Samples
 from fedsift.data.schema import Schema
@@ -55,13 +62,13 @@ class SiteResult:
 
     origin: Origin
     class_names: tuple[str, ...]
-    calibration: Calibration
+    calibration: AnyCalibration
 
     @classmethod
     def of(cls, origin: Origin, closing: Mapping[str, Scalar], schema: Schema) -> SiteResult:
         """Read the scalars of the closing message."""
         try:
-            calibration = Calibration.from_mapping(json.loads(str(closing["calibration"])))
+            calibration = read_calibration(json.loads(str(closing["calibration"])))
         except (KeyError, ValueError, TypeError, RecursionError):
             raise WireError("the closing message has no calibration") from None
         return cls(origin, schema.classes, calibration)
@@ -77,7 +84,8 @@ class SiteResult:
         audit.record.write(folder)
         path_of(folder, audit.site).chmod(0o600)
         audit.write(folder)
-        write_text(folder / "site.json", json.dumps(asdict(self), ensure_ascii=False) + "\n")
+        kept = {**asdict(self), "calibration": self.calibration.to_json()}
+        write_text(folder / "site.json", json.dumps(kept, ensure_ascii=False) + "\n")
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +140,6 @@ def open_site_run(folder: Path) -> SiteRun | None:
         SiteResult(
             Origin(reading=read_options(reading), **kept["origin"]),
             tuple(kept["class_names"]),
-            Calibration.from_mapping(kept["calibration"]),
+            read_calibration(kept["calibration"]),
         ),
     )

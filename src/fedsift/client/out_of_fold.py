@@ -1,0 +1,184 @@
+"""Out of fold, the site's half: steps of all heads at once, and the site's part of the noise model.
+
+Head (k, f) trains on the samples outside fold f. The target of sample i for chain k comes from head
+(k, f_i), as it is at that step: no head is ever told what it said itself.
+
+When a site is asked for the first time no head has seen any of its labels. What the heads then say
+of its samples is kept (``unseen``): the noise model is fitted to it, and an audit that trusts no
+noise model rests on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedsift.algorithms.out_of_fold import Judging
+from fedsift.client.inputs import batch_generator
+from fedsift.client.state import Client, ClientState, Outcome, Shared
+from fedsift.errors import InputError
+from fedsift.messages import Request
+from fedsift.problem.folds import site_folds
+from fedsift.problem.linear_head import LinearHead, logits, stepped
+from fedsift.problem.noise_model import Confusion, beliefs, shared_step, site_step
+from fedsift.problem.protocol import chunks
+from fedsift.problem.sgd import LocalSteps, minibatches
+
+CHUNK = 256
+
+
+class _Trained(NamedTuple):
+    heads: Tensor
+    loss: float
+    weights: Tensor
+
+
+def fold_step(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001
+    """Step the heads; reply with their change and, where it is allowed, sums of the labels."""
+    head, judging = LinearHead.of(client.problem), request.read(Judging)
+    noise = {"noise": request.array("noise")}
+    sent = {name: request.array(name) for name in ("heads", "centre")}
+    heads, centre = _checked(client, head, {**sent, **noise})
+    state = _opened(client, state, head, heads, centre, request)
+    state, sums, model = _noise_step(client, state, request, judging)
+    rate = float(state.rates[0]) if state.rates is not None else 0.0
+    given = model.table(rate, torch.zeros(1, head.classes))[0].mT.to(heads)  # [ỹ, c]
+    trained = _train(client, state, request, head, heads, centre, given)
+    arrays = {"update": trained.heads - heads}
+    if judging.share:
+        arrays["sums"] = sums
+    return Outcome(arrays, {"loss": trained.loss}, replace(state, average=trained.weights))
+
+
+def judgement(
+    client: Client, state: ClientState, sent: Mapping[str, Tensor], *, trusting: bool
+) -> Tensor:
+    """Return P(class) of every sample by heads that have not seen its label.
+
+    Not ``trusting``: by heads that have seen no label of the site at all.
+    """
+    if not trusting and state.unseen is not None:
+        return state.unseen.exp()
+    head = LinearHead.of(client.problem)
+    heads, centre = _checked(client, head, sent)
+    found = []
+    for part in chunks(client.batch, CHUNK):
+        z = logits(heads, head.centred(part.inputs, centre))
+        if state.folds is None:  # never asked: no head has seen a label of this site
+            z = z.mean(dim=(1, 2))
+        else:
+            z = _own(z, state.folds[part.positions]).mean(dim=1)
+        found.append(z.softmax(dim=1))
+    return torch.cat(found)
+
+
+def _own(z: Tensor, folds: Tensor) -> Tensor:
+    """Return [n, K, C]: of the logits [n, K, F, C], those by heads not trained on the sample."""
+    return z[torch.arange(len(z), device=z.device), :, folds]
+
+
+def _checked(client: Client, head: LinearHead, sent: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the heads and μ; refuse those of another model."""
+    classes, width = head.classes, head.width
+    shapes = {name: tuple(array.shape) for name, array in sent.items()}
+    wanted = {"centre": (width,), "noise": (2, classes, classes)}
+    heads = shapes.pop("heads", ())
+    fits = len(heads) == 4 and min(heads) > 0 and heads[2:] == (classes, width + 1)
+    if not fits or "centre" not in shapes or any(wanted[n] != shapes[n] for n in shapes):
+        raise InputError(
+            f"client {client.id} was sent heads of another model; give both the same --model"
+        )
+    return sent["heads"], sent["centre"]
+
+
+def _opened(
+    client: Client,
+    state: ClientState,
+    head: LinearHead,
+    heads: Tensor,
+    centre: Tensor,
+    request: Request,
+) -> ClientState:
+    """Keep the folds, and what is known before the first label of the site is trained on."""
+    if state.folds is not None:
+        return state
+    folds = site_folds(client.batch.inputs, heads.shape[1]).to(heads.device)
+    first = request.arrays.get("prior")
+    if not isinstance(first, Tensor):  # it joins later: the heads have seen other sites only
+        first = heads.mean(dim=(0, 1)) / request.read(Judging).temperature
+    parts = chunks(client.batch, CHUNK)
+    unseen = [logits(first, head.centred(part.inputs, centre)).log_softmax(dim=1) for part in parts]
+    rates = torch.zeros(3, dtype=torch.float64)
+    return replace(state, folds=folds, unseen=torch.cat(unseen), rates=rates, average=None)
+
+
+def _noise_step(
+    client: Client, state: ClientState, request: Request, judging: Judging
+) -> tuple[ClientState, Tensor, Confusion]:
+    """Step the site's rates in both noise models; return the sums and the model to train with."""
+    assert state.unseen is not None
+    assert state.rates is not None
+    logs, labels = state.unseen.cpu().double(), client.batch.labels.cpu()
+    own = not judging.share and state.noise is not None
+    sent = state.noise if own and state.noise is not None else request.array("noise")
+    plain, free = (Confusion(matrix.cpu()) for matrix in sent)
+    free = replace(free, beta=float(state.rates[2]) if not judging.share else judging.beta)
+    results = [
+        site_step(model, float(rate), logs, labels)
+        for model, rate in zip((plain, free), state.rates, strict=False)
+    ]
+    rates = [rate for rate, _ in results]
+    state = replace(state, rates=torch.tensor([*rates, 0.0], dtype=torch.float64))
+    if state.average is None:
+        q, _ = beliefs(plain, rates[0], logs, labels)
+        average = q.gather(1, labels[:, None]).squeeze(1).to(state.unseen)
+        state = replace(state, average=average)
+    if not judging.share:
+        models = [
+            shared_step(model, sums, free=i == 1)
+            for i, (model, (_, sums)) in enumerate(zip((plain, free), results, strict=True))
+        ]
+        kept = torch.tensor([*rates, models[1].beta], dtype=torch.float64)
+        noise = torch.stack([model.matrix for model in models])
+        state = replace(state, noise=noise, rates=kept)
+    return state, torch.stack([sums.packed() for _, sums in results]), plain
+
+
+def _train(
+    client: Client,
+    state: ClientState,
+    request: Request,
+    head: LinearHead,
+    heads: Tensor,
+    centre: Tensor,
+    given: Tensor,
+) -> _Trained:
+    """Take T steps of all heads on soft targets."""
+    assert state.folds is not None
+    assert state.average is not None
+    local, judging = request.read(LocalSteps), request.read(Judging)
+    source, losses = batch_generator(client, request), []
+    weights, every = state.average.clone(), torch.arange(heads.shape[1], device=heads.device)
+    whole = torch.arange(len(client.batch), device=heads.device)
+    for at in minibatches(len(client.batch), local, source, heads.device):
+        part = client.batch.take(whole if at is None else at)
+        folds, x = state.folds[part.positions], head.centred(part.inputs, centre)
+        z = logits(heads, x)
+        known = (_own(z, folds) / judging.temperature).log_softmax(dim=2)
+        target = (known + given[part.labels][:, None]).softmax(dim=2)
+        trains = (folds[:, None] != every).to(z.dtype)
+        if len(every) == 1:
+            trains = torch.ones_like(trains)  # one fold: nothing is held out at the sites
+        trains = trains / trains.sum(dim=0).clamp(min=1)
+        logs = z.log_softmax(dim=3)
+        residuals = (logs.exp() - target[:, :, None]) * trains[:, None, :, None]
+        heads = stepped(heads, x, residuals, local.lr, judging.l2)
+        right = target.gather(2, part.labels[:, None, None].expand(-1, target.shape[1], 1))
+        weights[part.positions] = right.mean(dim=(1, 2))
+        lost = (trains[:, None, :, None] * target[:, :, None] * logs).sum(dim=(0, 3))
+        losses.append(-lost.mean())
+    return _Trained(heads, float(torch.stack(losses).mean()), weights)
