@@ -15,57 +15,72 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
+from fedsift.audit.record import SiteRecord
+from fedsift.audit.site import SiteAudit
+from fedsift.data.images import png
 from fedsift.data.samples import Content
 from fedsift.errors import InputError
 from fedsift.files import write_atomically
 
-FILE, PICTURE = "samples.parquet", "picture"
+FILE, PICTURE, INDEX = "samples.parquet", "picture", "fedsift index"
+MOST = 20_000  # samples of a site that are kept, the most suspicious ones
+NOT_KEPT = {"sample": f"not kept: a run folder has the {MOST} most suspicious samples of a site"}
 
 
 @dataclass(frozen=True, eq=False)
 class ShownSamples:
-    """A content that was kept."""
+    """A content that was kept; ``rows`` has where each sample is in the file."""
 
     kind: ClassVar[str] = "shown"
     frame: pd.DataFrame
+    rows: dict[int, int]
+    count: int
 
     def __len__(self) -> int:
-        return len(self.frame)
+        return self.count
 
     def fields(self, index: int) -> dict[str, Any]:
         """Return the fields by name; what is missing is None."""
-        row = self.frame.iloc[index].to_dict()
+        if index not in self.rows:
+            return dict(NOT_KEPT)
+        row = self.frame.iloc[self.rows[index]].to_dict()
         row.pop(PICTURE, None)
         return {str(name): None if pd.isna(v) else v for name, v in row.items()}
 
     def picture(self, index: int) -> bytes | None:
-        """Return the picture."""
+        """Return the picture; a black one for a sample that was not kept."""
         if PICTURE not in self.frame:
             return None
-        kept: bytes | None = self.frame[PICTURE].iloc[index]
+        if index not in self.rows:
+            return png(torch.zeros(1, 8, 8))
+        kept: bytes | None = self.frame[PICTURE].iloc[self.rows[index]]
         return kept
 
 
-def keep_samples(content: Content, folder: Path, site: str) -> None:
+def keep_samples(audit: SiteAudit, folder: Path) -> None:
     """Write what a person sees of a site's samples into the folder of a run."""
-    every = range(len(content))
-    frame = pd.DataFrame([_plain(content, n) for n in every], index=every)
-    if len(content) and content.picture(0) is not None:
-        frame = frame.drop(columns=list(frame))  # a picture's numbers are seen in the picture
-        frame[PICTURE] = [content.picture(n) for n in every]
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    write_atomically(folder / "clients" / site / FILE, partial(pq.write_table, table))
+    content = audit.content
+    indices = audit.table["index"].head(MOST).tolist()
+    if len(content) and content.picture(0) is not None:  # its numbers are seen in the picture
+        frame = pd.DataFrame({PICTURE: [content.picture(n) for n in indices]})
+    else:
+        frame = pd.DataFrame([_plain(content, n) for n in indices])
+    table = pa.Table.from_pandas(frame.assign(**{INDEX: indices}), preserve_index=False)
+    write_atomically(folder / "clients" / audit.site / FILE, partial(pq.write_table, table))
 
 
-def kept_samples(folder: Path, site: str) -> ShownSamples | None:
+def kept_samples(folder: Path, record: SiteRecord) -> ShownSamples | None:
     """Return a site's samples, if the folder of the run has them."""
-    path = folder / "clients" / site / FILE
+    path = folder / "clients" / record.site / FILE
     if not path.exists():
         return None
     try:
-        return ShownSamples(pd.read_parquet(path))
-    except (OSError, ValueError) as error:
+        frame = pd.read_parquet(path)
+        rows = {int(index): row for row, index in enumerate(frame.pop(INDEX))}
+        return ShownSamples(frame, rows, len(record))
+    except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{path} cannot be read ({error}); save the result again") from None
 
 

@@ -150,7 +150,7 @@ class FinishedRun:
         return load_data(from_mapping(read_toml(path), str(path)).resolve())
 
     def _content(self, record: SiteRecord) -> Content:
-        if (kept := kept_samples(self.folder, record.site)) is not None:
+        if (kept := kept_samples(self.folder, record)) is not None:
             return kept
         client = dict(zip(self._data.site_names, self._data.clients, strict=True)).get(record.site)
         if client is None or len(client) != len(record):

@@ -48,7 +48,7 @@ def _save(finished: Finished, path: Path) -> None:
 def keep_all(finished: Finished, path: Path) -> None:
     """Keep what a person sees of the samples: they may exist in memory only."""
     for audit in finished.audits:
-        keep_samples(audit.content, path, audit.site)
+        keep_samples(audit, path)
 
 
 def load(folder: str | Path, model: nn.Module | None = None) -> Result:
