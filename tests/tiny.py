@@ -16,6 +16,7 @@ TINY = {
     "batch_size": 8,
     "rate": 5.0,
     "glc_rounds": 2,
+    "elc_rounds": 2,
 }
 
 

@@ -6,6 +6,7 @@ from fedsift.algorithms import (
     CleanOnly,
     Disagreement,
     EarlyLearningRegularisation,
+    EndToEndCorrection,
     FedAvg,
     Focus,
     GeneralisedCrossEntropy,
@@ -16,6 +17,7 @@ from fedsift.algorithms import (
     SelfTraining,
 )
 from fedsift.algorithms.elr import EarlyLearning
+from fedsift.algorithms.fedelc import LabelLearning
 from fedsift.algorithms.gce import Order
 from fedsift.algorithms.method import Weighting
 from fedsift.algorithms.registry import METHODS
@@ -28,7 +30,7 @@ from fedsift.keys import BuildContext, Settings, keys_of
 LENGTH = 1000
 TINY = {"local_steps": 2, "batch_size": 8}
 BILEVEL = ("single-loop", *ESTIMATORS)
-RIVALS = ("glc", "em", "gce", "elr")
+RIVALS = ("glc", "em", "gce", "elr", "fedelc")
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -147,6 +149,11 @@ def test_methods_without_a_weight_per_sample():
             {"elr_momentum": 0.9, "elr_strength": 7.0},
             EarlyLearningRegularisation(LocalSteps(2, 0.1, 8), EarlyLearning(0.9, 7.0)),
         ),
+        (
+            "fedelc",
+            {"elc_rounds": 3, "elc_step": 1.0, "elc_compatibility": 0.4, "elc_entropy": 0.3},
+            EndToEndCorrection(LocalSteps(2, 0.1, 8), 3, LabelLearning(1.0, 0.4, 0.3)),
+        ),
     ],
 )
 def test_baselines_have_the_settings_of_the_keys(name, keys, expected):
@@ -231,7 +238,8 @@ def test_what_methods_do_with_labels():
 DEFAULTS = {
     "inner": {"local_steps": 5, "inner_lr": 0.1, "batch_size": 64, "head_start": 500}
     | {"clean_steps": 2000, "glc_rounds": 20, "gce_q": 0.7}
-    | {"elr_momentum": 0.7, "elr_strength": 3.0},
+    | {"elr_momentum": 0.7, "elr_strength": 3.0, "elc_rounds": 10, "elc_step": 2.0}
+    | {"elc_compatibility": 0.5, "elc_entropy": 0.2},
     "outer": {
         "outer_lr": 0.1,
         "outer_rule": "scale-free",

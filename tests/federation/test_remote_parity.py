@@ -106,6 +106,7 @@ def _compare(here, there, sites, clients=3):
         ("em", {"cohort": 2}),
         ("gce", {}),
         ("elr", {"cohort": 2}),
+        ("fedelc", {}),
     ],
 )
 def test_remote_is_local(tmp_path, method, changes):

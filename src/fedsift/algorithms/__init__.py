@@ -8,6 +8,7 @@ from fedsift.algorithms.disagreement import Disagreement
 from fedsift.algorithms.elr import EarlyLearningRegularisation
 from fedsift.algorithms.em import SelfTraining
 from fedsift.algorithms.fedavg import FedAvg
+from fedsift.algorithms.fedelc import EndToEndCorrection
 from fedsift.algorithms.focus import Focus
 from fedsift.algorithms.gce import GeneralisedCrossEntropy
 from fedsift.algorithms.glc import GoldLossCorrection
@@ -24,6 +25,7 @@ __all__ = [
     "CommFedBiO",
     "Disagreement",
     "EarlyLearningRegularisation",
+    "EndToEndCorrection",
     "FedAvg",
     "Focus",
     "GeneralisedCrossEntropy",

@@ -11,6 +11,7 @@ from fedsift.algorithms import (
     elr,
     em,
     fedavg,
+    fedelc,
     focus,
     gce,
     glc,
@@ -32,6 +33,7 @@ METHODS: dict[str, Method] = {
     "em": em.METHOD,
     "gce": gce.METHOD,
     "elr": elr.METHOD,
+    "fedelc": fedelc.METHOD,
     "single-loop": single_loop.METHOD,
     **{name: with_estimator(row) for name, row in ESTIMATORS.items()},
 }

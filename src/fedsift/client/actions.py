@@ -35,6 +35,8 @@ ACTIONS: dict[str, Action] = {
     "train-soft": rivals.train_soft,
     "train-robust": rivals.train_robust,
     "train-elr": rivals.train_elr,
+    "class-losses": rivals.class_losses,
+    "train-elc": rivals.train_elc,
 }
 
 
