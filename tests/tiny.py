@@ -17,6 +17,8 @@ TINY = {
     "rate": 5.0,
     "glc_rounds": 2,
     "elc_rounds": 2,
+    "corr_rounds": 2,
+    "corr_finetune": 1,
 }
 
 

@@ -107,6 +107,7 @@ def _compare(here, there, sites, clients=3):
         ("gce", {}),
         ("elr", {"cohort": 2}),
         ("fedelc", {}),
+        ("fedcorr", {}),
     ],
 )
 def test_remote_is_local(tmp_path, method, changes):

@@ -8,6 +8,7 @@ from fedsift.algorithms.disagreement import Disagreement
 from fedsift.algorithms.elr import EarlyLearningRegularisation
 from fedsift.algorithms.em import SelfTraining
 from fedsift.algorithms.fedavg import FedAvg
+from fedsift.algorithms.fedcorr import LabelCorrection
 from fedsift.algorithms.fedelc import EndToEndCorrection
 from fedsift.algorithms.focus import Focus
 from fedsift.algorithms.gce import GeneralisedCrossEntropy
@@ -31,6 +32,7 @@ __all__ = [
     "GeneralisedCrossEntropy",
     "GoldLossCorrection",
     "HeadStart",
+    "LabelCorrection",
     "LocalSteps",
     "OuterStep",
     "Preprocess",

@@ -11,6 +11,7 @@ from fedsift.algorithms import (
     elr,
     em,
     fedavg,
+    fedcorr,
     fedelc,
     focus,
     gce,
@@ -34,6 +35,7 @@ METHODS: dict[str, Method] = {
     "gce": gce.METHOD,
     "elr": elr.METHOD,
     "fedelc": fedelc.METHOD,
+    "fedcorr": fedcorr.METHOD,
     "single-loop": single_loop.METHOD,
     **{name: with_estimator(row) for name, row in ESTIMATORS.items()},
 }

@@ -9,6 +9,7 @@ outer_step     the client's half of the outer step
 single_loop    all three in one exchange
 baselines      what FOCUS, Preprocess and Disagreement ask
 rivals         what methods ask that change the loss of single samples
+relabelling    FedCorr's relabelling
 passes         passes over samples in chunks
 """
 

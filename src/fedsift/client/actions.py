@@ -11,6 +11,7 @@ from collections.abc import Callable
 from fedsift.client import baselines, rivals
 from fedsift.client.outer_step import outer
 from fedsift.client.products import product, sketch
+from fedsift.client.relabelling import train_relabelled
 from fedsift.client.single_loop import step
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.client.training import train, train_kept
@@ -37,6 +38,7 @@ ACTIONS: dict[str, Action] = {
     "train-elr": rivals.train_elr,
     "class-losses": rivals.class_losses,
     "train-elc": rivals.train_elc,
+    "train-relabelled": train_relabelled,
 }
 
 
