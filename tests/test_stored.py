@@ -19,8 +19,8 @@ from stored import Watched
 
 TRAINED = [name for name, row in METHODS.items() if row.learns_weights or name == "fedavg"]
 QUICK = {"local_steps": 3, "batch_size": 8, "curvature_batch": 70, "head_start": 2, "rate": 5.0}
-QUICK |= {"preprocess_steps": 4, "glc_rounds": 1}
-RIVALS = ("glc", "em", "gce", "elr")
+QUICK |= {"preprocess_steps": 4, "glc_rounds": 1, "elc_rounds": 1, "corr_rounds": 1}
+RIVALS = ("glc", "em", "gce", "elr", "fedelc", "fedcorr")
 SIZES = (300, 100)
 SHAPES = {"mlp": (900,), "conv": (3, 17, 18)}  # several chunks of 64 samples
 

@@ -16,6 +16,9 @@ TINY = {
     "batch_size": 8,
     "rate": 5.0,
     "glc_rounds": 2,
+    "elc_rounds": 2,
+    "corr_rounds": 2,
+    "corr_finetune": 1,
 }
 
 

@@ -99,12 +99,17 @@ GUARDED = (
         ("algorithms/em.py", f"algorithms/test_em.py {KEYS}"),
         ("algorithms/gce.py", f"algorithms/test_gce.py {KEYS}"),
         ("algorithms/elr.py", f"algorithms/test_elr.py {KEYS}"),
+        ("algorithms/fedelc.py", f"algorithms/test_fedelc.py {KEYS}"),
+        ("algorithms/fedcorr.py", f"algorithms/test_fedcorr.py {KEYS}"),
+        ("client/relabelling.py", "algorithms/test_fedcorr.py"),
+        ("problem/intrinsic_dimension.py", "problem/test_intrinsic_dimension.py"),
+        ("problem/mixture.py", "problem/test_mixture.py"),
         ("algorithms/clean_client.py", "algorithms/test_glc.py algorithms/test_em.py"),
         ("problem/robust_losses.py", "problem/test_robust_losses.py"),
         (
             "client/rivals.py",
             "algorithms/test_glc.py algorithms/test_em.py algorithms/test_gce.py"
-            " algorithms/test_elr.py",
+            " algorithms/test_elr.py algorithms/test_fedelc.py",
         ),
         ("algorithms/preprocess.py", f"algorithms/test_preprocess.py {KEYS}"),
         ("algorithms/single_loop.py", f"algorithms/test_single_loop.py client {KEYS}"),

@@ -254,7 +254,10 @@ class Cohort:
 
     def ask(self, request: Request) -> Answers:
         """Ask the cohort and keep the replies; raise if fewer than ``min_clients`` came."""
-        replies = self.federation.ask(request, self.clients)
+        return self.kept(self.federation.ask(request, self.clients), request)
+
+    def kept(self, replies: Sequence[Reply], request: Request) -> Answers:
+        """Keep the replies without an error; raise if fewer than ``min_clients`` came."""
         good = tuple(r for r in replies if r.error is None)
         events = tuple(
             f"{self.called(r.client)} did not reply to '{request.action}': {r.error}"

@@ -6,17 +6,20 @@ from fedsift.algorithms import (
     CleanOnly,
     Disagreement,
     EarlyLearningRegularisation,
+    EndToEndCorrection,
     FedAvg,
     Focus,
     GeneralisedCrossEntropy,
     GoldLossCorrection,
     HeadStart,
+    LabelCorrection,
     LocalSteps,
     OutOfFold,
     Preprocess,
     SelfTraining,
 )
 from fedsift.algorithms.elr import EarlyLearning
+from fedsift.algorithms.fedelc import LabelLearning
 from fedsift.algorithms.gce import Order
 from fedsift.algorithms.method import Weighting
 from fedsift.algorithms.registry import METHODS
@@ -29,7 +32,7 @@ from fedsift.keys import BuildContext, Settings, keys_of
 LENGTH = 1000
 TINY = {"local_steps": 2, "batch_size": 8}
 BILEVEL = ("single-loop", *ESTIMATORS)
-RIVALS = ("glc", "em", "gce", "elr")
+RIVALS = ("glc", "em", "gce", "elr", "fedelc", "fedcorr")
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -151,6 +154,16 @@ def test_methods_without_a_weight_per_sample():
             EarlyLearningRegularisation(LocalSteps(2, 0.1, 8), EarlyLearning(0.9, 7.0)),
         ),
         ("out-of-fold", {"share_noise": False}, OutOfFold(LocalSteps(2, 0.1, 8), share=False)),
+        (
+            "fedelc",
+            {"elc_rounds": 3, "elc_step": 1.0, "elc_compatibility": 0.4, "elc_entropy": 0.3},
+            EndToEndCorrection(LocalSteps(2, 0.1, 8), 3, LabelLearning(1.0, 0.4, 0.3)),
+        ),
+        (
+            "fedcorr",
+            {"corr_rounds": 3, "corr_finetune": 4},
+            LabelCorrection(LocalSteps(2, 0.1, 8), 3, 4),
+        ),
     ],
 )
 def test_baselines_have_the_settings_of_the_keys(name, keys, expected):
@@ -238,7 +251,8 @@ def test_what_methods_do_with_labels():
 DEFAULTS = {
     "inner": {"local_steps": 5, "inner_lr": 0.1, "batch_size": 64, "head_start": 500}
     | {"clean_steps": 2000, "glc_rounds": 20, "gce_q": 0.7, "share_noise": True}
-    | {"elr_momentum": 0.7, "elr_strength": 3.0},
+    | {"elr_momentum": 0.7, "elr_strength": 3.0, "elc_rounds": 10, "elc_step": 2.0}
+    | {"elc_compatibility": 0.5, "elc_entropy": 0.2, "corr_rounds": 10, "corr_finetune": 5},
     "outer": {
         "outer_lr": 0.1,
         "outer_rule": "scale-free",

@@ -5,7 +5,7 @@ import pytest
 from fedsift.experiment.config import Config
 from fedsift.experiment.run import execute
 
-RIVALS = ("glc", "em", "gce", "elr")
+RIVALS = ("glc", "em", "gce", "elr", "fedelc", "fedcorr")
 DIGITS = {"model": "linear", "inner_lr": 0.3, "rounds": 40, "eval_every": 40, "seed": 21}
 
 

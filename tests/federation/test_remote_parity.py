@@ -109,6 +109,8 @@ def _compare(here, there, sites, clients=3):
         ("out-of-fold", {}),
         ("out-of-fold", {"cohort": 2}),
         ("out-of-fold", {"share_noise": False}),
+        ("fedelc", {}),
+        ("fedcorr", {}),
     ],
 )
 def test_remote_is_local(tmp_path, method, changes):

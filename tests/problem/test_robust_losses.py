@@ -14,6 +14,7 @@ from fedsift.problem.robust_losses import (
     generalised,
     normalised,
     posterior,
+    reversed_kl,
     soft,
 )
 
@@ -62,6 +63,15 @@ def test_early_learning_adds_the_agreement_with_the_target():
 def test_a_sure_model_that_agrees_with_a_sure_target_has_a_finite_loss():
     sure = torch.tensor([[200.0, 0.0, 0.0]])
     assert torch.isfinite(early_learning(sure, torch.tensor([1]), sure.softmax(1), 3.0)).all()
+
+
+def test_reversed_kl_weighs_by_the_prediction():
+    q = torch.tensor([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]], dtype=torch.float64)
+    pairs = zip(P[0].tolist(), q[0].tolist(), strict=True)
+    divergence = sum(p * math.log(p / r) for p, r in pairs)
+    entropy = [-sum(p * math.log(p) for p in row) for row in P.tolist()]
+    found = reversed_kl(P.log(), q.log() + 3.0, 0.2).tolist()
+    assert found == pytest.approx([divergence + 0.2 * entropy[0], 0.2 * entropy[1]])
 
 
 def test_posterior_is_bayes_rule():

@@ -23,7 +23,7 @@ from zoo import CLASSES, ZOO, Cubed, Kind, ResNet, cubed, rows
 
 LEARNERS = [name for name, method in METHODS.items() if method.learns_weights]
 QUICK = {"local_steps": 1, "batch_size": 4, "head_start": 2, "preprocess_steps": 3, "rate": 20.0}
-QUICK |= {"glc_rounds": 1}
+QUICK |= {"glc_rounds": 1, "elc_rounds": 1, "corr_rounds": 1}
 DIFFERENCES = RunModes(jacobian="differences", hessian="none", lacking="layer '1' (Cubed)")
 UNUSUAL = {"gradient only": Kind(cubed, rows, DIFFERENCES)}
 EVERY = pytest.mark.parametrize("name", ZOO)

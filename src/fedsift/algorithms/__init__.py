@@ -8,6 +8,8 @@ from fedsift.algorithms.disagreement import Disagreement
 from fedsift.algorithms.elr import EarlyLearningRegularisation
 from fedsift.algorithms.em import SelfTraining
 from fedsift.algorithms.fedavg import FedAvg
+from fedsift.algorithms.fedcorr import LabelCorrection
+from fedsift.algorithms.fedelc import EndToEndCorrection
 from fedsift.algorithms.focus import Focus
 from fedsift.algorithms.gce import GeneralisedCrossEntropy
 from fedsift.algorithms.glc import GoldLossCorrection
@@ -25,11 +27,13 @@ __all__ = [
     "CommFedBiO",
     "Disagreement",
     "EarlyLearningRegularisation",
+    "EndToEndCorrection",
     "FedAvg",
     "Focus",
     "GeneralisedCrossEntropy",
     "GoldLossCorrection",
     "HeadStart",
+    "LabelCorrection",
     "LocalSteps",
     "OutOfFold",
     "OuterStep",

@@ -10,6 +10,7 @@ single_loop    all three in one exchange
 baselines      what FOCUS, Preprocess and Disagreement ask
 rivals         what methods ask that change the loss of single samples
 out_of_fold    steps of heads that judge only what they were not trained on
+relabelling    FedCorr's relabelling
 passes         passes over samples in chunks
 """
 

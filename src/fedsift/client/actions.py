@@ -12,6 +12,7 @@ from fedsift.client import baselines, rivals
 from fedsift.client.out_of_fold import fold_step
 from fedsift.client.outer_step import outer
 from fedsift.client.products import product, sketch
+from fedsift.client.relabelling import train_relabelled
 from fedsift.client.single_loop import step
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.client.training import train, train_kept
@@ -37,6 +38,9 @@ ACTIONS: dict[str, Action] = {
     "train-robust": rivals.train_robust,
     "train-elr": rivals.train_elr,
     "fold-step": fold_step,
+    "class-losses": rivals.class_losses,
+    "train-elc": rivals.train_elc,
+    "train-relabelled": train_relabelled,
 }
 
 

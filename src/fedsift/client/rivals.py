@@ -1,11 +1,13 @@
 """What methods for noisy labels ask that change the loss, not the weights, of samples.
 
-| action            | method | replies with                         | changes          |
-|-------------------|--------|--------------------------------------|------------------|
-| `train-corrected` | `glc`  | as `train`                           | average          |
-| `train-soft`      | `em`   | as `train`; C x C sums of q by label | average          |
-| `train-robust`    | `gce`  | as `train`                           | average          |
-| `train-elr`       | `elr`  | as `train`                           | average, targets |
+| action            | method   | replies with                         | changes          |
+|-------------------|----------|--------------------------------------|------------------|
+| `train-corrected` | `glc`    | as `train`                           | average          |
+| `train-soft`      | `em`     | as `train`; C x C sums of q by label | average          |
+| `train-robust`    | `gce`    | as `train`                           | average          |
+| `train-elr`       | `elr`    | as `train`                           | average, targets |
+| `class-losses`    | `fedelc` | mean loss of every class             |                  |
+| `train-elc`       | `fedelc` | as `train`                           | average, targets |
 
 ``average`` is how probable it is, by the model that was sent, that a label is right; below ½ it
 is flagged. Every pass over all samples is made before the local steps, with that model.
@@ -16,14 +18,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy, one_hot
 
 from fedsift.algorithms.elr import EarlyLearning
+from fedsift.algorithms.fedelc import LabelLearning
 from fedsift.algorithms.gce import Order
 from fedsift.client.inputs import batch_generator, point
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.errors import InputError
 from fedsift.messages import Request
+from fedsift.problem.protocol import part_of
 from fedsift.problem.robust_losses import (
     SampleLoss,
     WithLoss,
@@ -31,15 +37,19 @@ from fedsift.problem.robust_losses import (
     early_learning,
     generalised,
     posterior,
+    reversed_kl,
     soft,
 )
 from fedsift.problem.sample_losses import (
     label_agreement,
     label_share,
     probabilities,
+    sample_losses,
     with_sample_losses,
 )
 from fedsift.problem.sgd import LocalSteps, local_sgd
+
+START = 10.0  # logit of the given label before a learned label has moved: the paper's K
 
 
 def train_corrected(
@@ -111,6 +121,40 @@ def train_elr(
         return early_learning(logits, batch.labels, known, settings.strength)
 
     return steps(client, replace(state, targets=targets, average=share), request, loss)
+
+
+def class_losses(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001
+    """FedELC: reply with the mean loss of each class; of a class without samples, of all."""
+    _, y, state = point(client, state, request)
+    losses, labels = sample_losses(client.problem, y, client.batch), client.batch.labels
+    classes = probabilities(client.problem, y, part_of(client.batch, labels.new_zeros(1))).shape[1]
+    counts = labels.bincount(minlength=classes)
+    sums = losses.new_zeros(classes).index_add_(0, labels, losses)
+    means = torch.where(counts > 0, sums / counts.clamp(min=1), losses.mean())
+    return Outcome({"losses": means}, {}, state)
+
+
+def train_elc(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001
+    """FedELC: a noisy client steps its learned labels and trains on them, a clean one does not."""
+    _, y, state = point(client, state, request)
+    learning, labels = request.read(LabelLearning), client.batch.labels
+    if not learning.corrects:
+        state = replace(state, average=label_share(client.problem, y, client.batch))
+
+        def plain(logits: Tensor, batch: Any) -> Tensor:
+            return cross_entropy(logits, batch.labels, reduction="none")
+
+        return steps(client, state, request, plain)
+    p = probabilities(client.problem, y, client.batch)
+    given = one_hot(labels, p.shape[1]).to(p)
+    z = START * given if state.targets is None else state.targets
+    z = learning.updated(z, p, given)
+
+    def loss(logits: Tensor, batch: Any) -> Tensor:
+        return reversed_kl(logits, z[batch.positions], learning.entropy)
+
+    state = replace(state, targets=z, average=label_agreement(z, labels))
+    return steps(client, state, request, loss)
 
 
 def steps(client: Client, state: ClientState, request: Request, loss: SampleLoss) -> Outcome:

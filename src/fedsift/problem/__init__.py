@@ -15,6 +15,7 @@ plain_kernels    fused kernels as operations that have all derivatives
 failing_layer    which layer fails, or has no derivative
 networks         the networks of the experiments
 reweighting      noisy labels, the paper's problem; bootstrap: our addition to its loss
+mixture          two groups of points, by EM; intrinsic_dimension: of a cloud of points
 quadratic        closed-form solutions, for tests
 loss_pair        a user's own two losses
 """

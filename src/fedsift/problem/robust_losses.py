@@ -6,6 +6,7 @@
 |                    |                               | gold loss correction (Hendrycks, 2018)     |
 | `soft`             | −Σ_c q_c log p_c              | soft targets q                             |
 | `generalised`      | (1 − p_l^q) / q               | Zhang and Sabuncu (2018): 0 < q ≤ 1        |
+| `reversed_kl`      | KL(p ‖ q) + β H(p)            | Yi and Wu (2019): q is a learned label     |
 | `early_learning`   | −log p_l + λ log(1 − ⟨p, t⟩)  | Liu et al. (2020): t is a running target   |
 
 M[c, j] is the probability that a sample of class c has the label j. ``posterior`` turns M around:
@@ -65,6 +66,13 @@ def early_learning(logits: Tensor, labels: Tensor, targets: Tensor, strength: fl
     agreed = (logits.softmax(dim=1) * targets).sum(dim=1)
     pull = torch.log1p(-agreed.clamp(max=1 - TINY))
     return cross_entropy(logits, labels, reduction="none") + strength * pull
+
+
+def reversed_kl(logits: Tensor, learned: Tensor, entropy: float) -> Tensor:
+    """Return KL(p ‖ q) + β H(p); a row of ``learned`` has the logits of q."""
+    logs = logits.log_softmax(dim=1)
+    inner = (1 - entropy) * logs - learned.log_softmax(dim=1)
+    return (logs.exp() * inner).sum(dim=1)
 
 
 def posterior(p: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
