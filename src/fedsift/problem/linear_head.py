@@ -66,6 +66,11 @@ class LinearHead:
         """D, the number of features."""
         return self.layer.in_features
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of W: [C, D + 1]."""
+        return self.classes, self.width + 1
+
     @torch.no_grad()
     def features(self, inputs: Tensor) -> Tensor:
         """Return what the head gets for these inputs."""
@@ -91,13 +96,6 @@ class LinearHead:
         """Return μ; zero where the head has no intercept that could make up for it."""
         x = self.features(inputs)
         return x.mean(dim=0) if self.layer.bias is not None else x.new_zeros(x.shape[1])
-
-    def start(self, y: Tensor, centre: Tensor) -> Tensor:
-        """Return W [C, D + 1] of the model's parameters."""
-        size = self.classes * self.width
-        weight, bias = y[:size].view(self.classes, self.width), y[size:]
-        offset = weight @ centre
-        return torch.cat([weight, (offset + bias if len(bias) else 0 * offset)[:, None]], dim=1)
 
     def flat(self, head: Tensor, centre: Tensor) -> Tensor:
         """Return the model's parameters of W [C, D + 1]."""
