@@ -119,9 +119,7 @@ def by_a_weak_model(inputs: Tensor, true: Tensor, known: Tensor, labels: Tensor)
 def measure(method: str, case: Case, seed: int, rounds: int = ROUNDS) -> dict[str, Any]:
     """Run a method; return its accuracy and how good its audit is."""
     model = build_model("linear", case.clean[0].shape[1:], CLASSES, seed)
-    federation = fs.simulate(
-        model, case.sites, case.clean, test=case.test, true_labels=case.truth
-    )
+    federation = fs.simulate(model, case.sites, case.clean, test=case.test, true_labels=case.truth)
     result = fs.fit(federation, method=method, rounds=rounds, seed=seed, progress=False)
     keys = ("f1", "auc", "bytes_up", "bytes_down", "exchanges", "seconds")
     found = {"accuracy": result.summary["test_accuracy"], **{k: result.summary[k] for k in keys}}
@@ -143,7 +141,12 @@ def audited(result: fs.Result) -> dict[str, Any]:
         scores.append(audit.right)
         right.append(correct)
     ece = calibration_error(np.concatenate(scores), np.concatenate(right))
-    return {"ece": ece, "covered": int(inside), "sites": len(widths), "width": float(np.mean(widths))}
+    return {
+        "ece": ece,
+        "covered": int(inside),
+        "sites": len(widths),
+        "width": float(np.mean(widths)),
+    }
 
 
 def run(

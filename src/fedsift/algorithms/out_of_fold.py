@@ -253,7 +253,7 @@ def _judged_logits(heads: Tensor, features: Tensor, folds: Tensor) -> Tensor:
 
 
 def _check_folds(folds: Tensor, count: int) -> None:
-    if len(folds.unique()) < 2:
+    if int(folds.max()) < 1:
         raise ConfigError(
             f"the validation set has {len(folds)} samples, too few to train {count} heads on some "
             "and judge them on others; give a larger one"

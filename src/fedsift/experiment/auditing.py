@@ -65,17 +65,13 @@ def _by_noise_model(setup: Setup, algorithm: OutOfFold, state: ServerState) -> N
     return found if found.trusting else found.of_clean_heads(judged.prior_accuracy)
 
 
-def records_of(
-    setup: Setup, state: ServerState, calibration: AnyCalibration
-) -> list[SiteRecord]:
+def records_of(setup: Setup, state: ServerState, calibration: AnyCalibration) -> list[SiteRecord]:
     """Return what the run leaves of every site whose weights are in this process."""
     clients = setup.federation.sizes if setup.sees_weights else ()
     return [_record(setup, state, calibration, m) for m in clients]
 
 
-def _record(
-    setup: Setup, state: ServerState, calibration: AnyCalibration, m: int
-) -> SiteRecord:
+def _record(setup: Setup, state: ServerState, calibration: AnyCalibration, m: int) -> SiteRecord:
     own = setup.data.clients[m]
     return SiteRecord(
         setup.site_name(m),
@@ -88,9 +84,7 @@ def _record(
     )
 
 
-def _probabilities(
-    setup: Setup, state: ServerState, calibration: AnyCalibration, m: int
-) -> Tensor:
+def _probabilities(setup: Setup, state: ServerState, calibration: AnyCalibration, m: int) -> Tensor:
     """Return what the audit of a site rests on: the model's probabilities, or out-of-fold ones."""
     local, algorithm = setup.federation, setup.algorithm
     if isinstance(calibration, NoiseCalibration) and isinstance(local, LocalFederation):

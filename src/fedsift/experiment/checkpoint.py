@@ -1,9 +1,9 @@
 """A checkpoint: all state of a run in one safetensors file, so that it is complete or absent.
 
-Tensors: ``server/*``, ``solver/*``, ``kept/*`` and ``client/<id>/*``. The header's metadata is JSON: the next
-round, the scalars of the solver, the traffic, what versions clients have, a fingerprint of the
-configuration. A resumed run draws the same random numbers as an uninterrupted one, because every
-generator is derived from the round.
+Tensors: ``server/*``, ``solver/*``, ``kept/*`` and ``client/<id>/*``. The header's metadata is
+JSON: the next round, the scalars of the solver, the traffic, what versions clients have, a
+fingerprint of the configuration. A resumed run draws the same random numbers as an uninterrupted
+one, because every generator is derived from the round.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ count per row of A, b_m ~ N(0, 5²), β ~ N(0, 1). A site takes a step on its ow
 with sums over its samples (q: P(true | x, ỹ); counts N and M below), from which the server steps A
 and β: one exchange per step, no matter how many samples there are.
 
-    N[c, j] = Σ_i q_ic 1[ỹ_i = j],   M[c, j] = Σ_i q_ic P(j | c, x_i),   A ← A + log (N + ε)/(M + C ε P)
+    N[c, j] = Σ_i q_ic 1[ỹ_i = j],     M[c, j] = Σ_i q_ic P(j | c, x_i)
+    A ← A + log (N + ε) / (M + C ε P)
 
 At a fixed point the gradient is zero. With β = 0 and equal b_m it is an EM step.
 """
@@ -83,9 +84,8 @@ class Sums:
     @classmethod
     def unpacked(cls, values: Tensor, classes: int) -> Sums:
         """Read them from a vector."""
-        counts, expected, rest = values.split([classes**2, classes**2, 3])
-        shape = classes, classes
-        return cls(counts.view(shape), expected.view(shape), *rest.tolist())
+        pair = values[:-3].view(2, classes, classes)
+        return cls(pair[0], pair[1], *values[-3:].tolist())
 
 
 def beliefs(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,7 +122,9 @@ def _sums(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> Sums:
     every = chances.expand(len(labels), -1, -1)
     counts = torch.zeros_like(model.matrix).index_add_(1, labels, q.mT.contiguous())
     expected = (
-        chances[0] * q.sum(dim=0)[:, None] if len(chances) == 1 else (q[:, :, None] * chances).sum(0)
+        chances[0] * q.sum(dim=0)[:, None]
+        if len(chances) == 1
+        else (q[:, :, None] * chances).sum(0)
     )
     mean = (every @ logs[:, :, None]).squeeze(2)
     spread = (every @ logs.square()[:, :, None]).squeeze(2) - mean.square()
@@ -166,8 +168,7 @@ def objective(
 ) -> float:
     """Return what ``fit`` makes as large as it can: the marginal likelihood and the priors."""
     likely = sum(
-        float(beliefs(model, rate, *site)[1].sum())
-        for rate, site in zip(rates, sites, strict=True)
+        float(beliefs(model, rate, *site)[1].sum()) for rate, site in zip(rates, sites, strict=True)
     )
     row = ROW_COUNT / len(model.matrix) * float(model.matrix.log_softmax(dim=1).sum())
     rate_prior = sum(rate**2 for rate in rates) / (2 * RATE_SD**2)
