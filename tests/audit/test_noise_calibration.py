@@ -56,7 +56,7 @@ def test_intervals_hold_and_scores_are_probabilities(rate):
 
 
 def test_where_labels_depend_on_the_sample_the_clean_heads_judge_alone():
-    p, labels, wrong = site(0.3)
+    p, labels, _ = site(0.3)
     belief = calibration(beta=0.9).posterior(p, labels)
     assert np.array_equal(belief.flagged, p.argmax(axis=1) != labels)
     estimate, low, high = belief.wrong_share()
@@ -100,8 +100,10 @@ def test_it_survives_json(given):
 
 @pytest.mark.parametrize(
     "change",
-    [{"temperature": -1.0}, {"beta": "much"}, {"plain": [[1.0]]}, {"free": [[0.0] * 4] * 3}]
-    + [{"accuracy": float("nan")}, {"judged": None}],
+    [
+        *({"temperature": -1.0}, {"accuracy": float("nan")}, {"beta": "much"}),
+        *({"plain": [[1.0]]}, {"free": [[0.0] * 4] * 3}, {"judged": None}),
+    ],
 )
 def test_what_is_not_a_noise_model_is_refused(change):
     with pytest.raises(InputError, match="noise model of this run cannot be read"):

@@ -50,7 +50,7 @@ def test_a_head_gives_the_logits_of_its_model(module):
     ids=["all trained", "no linear layer"],
 )
 def test_more_than_a_head_is_refused(module):
-    with pytest.raises(ConfigError, match="only the last layer is trained.*single-loop"):
+    with pytest.raises(ConfigError, match=r"only the last layer is trained.*single-loop"):
         head_of(module)
 
 

@@ -85,4 +85,8 @@ def _print(audits: list[SiteAudit]) -> None:
             f"{summary.effective_samples:.0f}",
             ", ".join(pairs) or "–",
         )
-    Console(highlight=False, markup=False).print(table)
+    console = Console(highlight=False, markup=False)
+    console.print(table)
+    for basis in dict.fromkeys(audit.summary.basis for audit in audits):
+        if basis:
+            console.print(f"{basis[0].upper()}{basis[1:]}.", soft_wrap=True)

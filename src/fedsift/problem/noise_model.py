@@ -90,7 +90,11 @@ class Sums:
 
 def beliefs(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return P(true c | x, ỹ) as [n, C], and log P(ỹ | x)."""
-    joint = logs + _given(model.table(rate, logs), labels)
+    return _beliefs(model.table(rate, logs), logs, labels)
+
+
+def _beliefs(table: Tensor, logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    joint = logs + _given(table, labels)
     evidence = joint.logsumexp(dim=1)
     return (joint - evidence[:, None]).exp(), evidence
 
@@ -103,7 +107,7 @@ def site_step(
         gradient, curvature = -rate / RATE_SD**2, 1 / RATE_SD**2
         for part, given in _parts(logs, labels):
             table = model.table(rate, part)
-            q, _ = beliefs(model, rate, part, given)
+            q, _ = _beliefs(table, part, given)
             right = table.diagonal(dim1=1, dim2=2).exp()
             gradient += float(q.gather(1, given[:, None]).sum() - (q * right).sum())
             curvature += float((q * right * (1 - right)).sum())
@@ -117,8 +121,9 @@ def site_step(
 
 
 def _sums(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> Sums:
-    q, evidence = beliefs(model, rate, logs, labels)
-    chances = model.table(rate, logs).exp()
+    table = model.table(rate, logs)
+    q, evidence = _beliefs(table, logs, labels)
+    chances = table.exp()
     every = chances.expand(len(labels), -1, -1)
     counts = torch.zeros_like(model.matrix).index_add_(1, labels, q.mT.contiguous())
     expected = (
