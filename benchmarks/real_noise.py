@@ -150,18 +150,24 @@ def audited(result: fs.Result) -> dict[str, Any]:
 
 
 def run(
-    methods: Sequence[str], noises: Sequence[str], seeds: Sequence[int], out: Path, rounds: int
+    methods: Sequence[str],
+    noises: Sequence[str],
+    seeds: Sequence[int],
+    out: Path,
+    rounds: int,
+    clean: int,
 ) -> None:
     """Measure all cells that have no file yet."""
-    command = f"python -m benchmarks.real_noise --rounds {rounds}"
+    command = f"python -m benchmarks.real_noise --rounds {rounds} --clean {clean}"
     for seed in seeds:
         for noise in noises:
-            case = draw(noise, seed)
+            case = draw(noise, seed, clean)
             for method in methods:
                 path = out / f"{noise}-{method}-{seed}.json"
                 if path.exists():
                     continue
                 cell = {"noise": noise, "method": method, "seed": seed, "rounds": rounds}
+                cell["clean"] = clean
                 cell |= measure(method, case, seed, rounds)
                 write_text(path, json.dumps({**cell, **provenance(command)}, indent=1) + "\n")
                 shown = {k: round(v, 3) for k, v in cell.items() if isinstance(v, float)}
@@ -175,10 +181,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--noises", nargs="+", default=list(REPORTED))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--clean", type=int, default=CLEAN)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    run(options.methods, options.noises, options.seeds, options.out, options.rounds)
+    cells = options.methods, options.noises, options.seeds
+    run(*cells, options.out, options.rounds, options.clean)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from statistics import mean
 
 ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "docs" / "bench_rows.toml"
@@ -17,7 +18,9 @@ BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
 CALIBRATION = re.compile(r"<!-- calibration -->\n(?:\n?\|.*\n)*")
 BREAST_CANCER = re.compile(r"<!-- breast-cancer -->\n(?:\n?\|.*\n)*")
 CHECKED = re.compile(r"<!-- clean-set-check -->\n(?:\n?\|.*\n)*")
+REAL_NOISE = re.compile(r"<!-- real-noise -->\n(?:\n?\|.*\n)*")
 PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
+PAGES += ("docs/real-noise.md",)
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
 FOUND = ("f1", "precision", "recall", "auc")
 TITLES = ["precision", "recall", "AUC", "MB up", "MB down", "exchanges"]
@@ -107,12 +110,42 @@ def clean_set_check() -> str:
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
 
 
+def real_noise() -> str:
+    """Return a row per noise and method: means over seeds, and the range of the accuracy."""
+    paths = sorted((ROOT / "results" / "real_noise").glob("*.json"))
+    cells = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    noises = ("symmetric", "pair", "human_2", "human_3", "non-iid", "instance")
+    methods = ("oracle", "fedavg", "clean-only", "single-loop", "out-of-fold")
+    rows = []
+    for noise, method in ((n, m) for n in noises for m in methods):
+        same = [c for c in cells if (c["noise"], c["method"]) == (noise, method)]
+        if not same:
+            continue
+        means = {
+            k: f"{mean(c[k] for c in same):.3f}"
+            for k in ("accuracy", "f1", "ece", "width")
+            if same[0].get(k) is not None
+        }
+        spread = [c["accuracy"] for c in same]
+        sites = sum(c.get("sites", 0) for c in same)
+        inside = f"{sum(c['covered'] for c in same)} of {sites}" if sites else "–"
+        seeds = ", ".join(str(c["seed"]) for c in same)
+        shown = [noise, f"`{method}`", seeds]
+        shown += [f"{means['accuracy']} ({min(spread):.3f} to {max(spread):.3f})"]
+        shown += [means.get("f1", "–"), means.get("ece", "–"), inside, means.get("width", "–")]
+        rows.append(f"| {' | '.join(shown)} |\n")
+    titles = ["labels", "method", "seeds", "accuracy", "F1", "calibration error"]
+    titles += ["sites inside", "width"]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(rows)
+
+
 def fill(text: str) -> str:
     """Put every table where its mark is."""
     text = BENCH.sub(lambda _: f"<!-- bench -->\n\n{bench()}", text)
     text = CALIBRATION.sub(lambda _: f"<!-- calibration -->\n\n{calibration()}", text)
     text = BREAST_CANCER.sub(lambda _: f"<!-- breast-cancer -->\n\n{breast_cancer()}", text)
     text = CHECKED.sub(lambda _: f"<!-- clean-set-check -->\n\n{clean_set_check()}", text)
+    text = REAL_NOISE.sub(lambda _: f"<!-- real-noise -->\n\n{real_noise()}", text)
     return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
 
 

@@ -130,20 +130,38 @@ class Knows(Protocol):
 
 
 class Belief(Protocol):
-    """What an audit shows of a site's labels: ``classes`` is P(true class) of every sample."""
+    """What an audit shows of a site's labels."""
 
     @property
-    def classes(self) -> Array: ...
+    def classes(self) -> Array:
+        """P(true class) of every sample."""
+        ...
+
     @property
-    def judged(self) -> Mask: ...
+    def judged(self) -> Mask:
+        """Whether a label is of a class that can be judged."""
+        ...
+
     @property
-    def calibration(self) -> Knows: ...
+    def calibration(self) -> Knows:
+        """What it was made with."""
+        ...
+
     @property
-    def flagged(self) -> Mask: ...
+    def flagged(self) -> Mask:
+        """Whether a label is more probably wrong than right."""
+        ...
+
     @property
-    def order(self) -> Array: ...
+    def order(self) -> Array:
+        """What labels are ordered by."""
+        ...
+
     @property
-    def basis(self) -> str: ...
+    def basis(self) -> str:
+        """What the judgement rests on, in words."""
+        ...
+
     def wrong_share(self, members: Mask | None = None) -> tuple[float, float, float]:
         """Return the estimated share of wrong labels and its 95 % interval."""
         ...

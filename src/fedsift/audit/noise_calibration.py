@@ -33,19 +33,17 @@ from scipy.special import log_softmax, ndtri
 from torch import Tensor
 
 from fedsift.audit.calibration import (
-    ENOUGH,
     QUANTILES,
     THRESHOLD,
     TWO_SIDED_95,
-    Array,
     Calibration,
-    Ints,
     Mask,
     within,
 )
+from fedsift.data.clean_set import ENOUGH
 from fedsift.errors import InputError
 from fedsift.problem.noise_model import RATE_SD, Confusion, beliefs, fit
-from fedsift.problem.temperature import TINY, fit_temperature
+from fedsift.problem.temperature import TINY, Array, Ints, fit_temperature
 
 LIMIT = 0.5
 ONE_SIDED_95 = 1.645
@@ -102,19 +100,20 @@ class NoiseCalibration:
     def from_mapping(cls, values: Mapping[str, Any]) -> NoiseCalibration:
         """Read it from JSON."""
         try:
-            matrices = {
-                name: None if values[name] is None else tuple(map(tuple, values[name]))
-                for name in ("plain", "free")
-            }
-            numbers = {n: float(values[n]) for n in ("temperature", "accuracy", "beta")}
             judged = tuple(bool(j) for j in values["judged"])
-            shapes = {np.shape(np.array(m, float)) for m in matrices.values() if m is not None}
-            sound = (
-                shapes <= {(len(judged), len(judged))} and np.isfinite([*numbers.values()]).all()
+            found = cls(
+                float(values["temperature"]),
+                float(values["accuracy"]),
+                int(values["samples"]),
+                judged,
+                float(values["beta"]),
+                _matrix(values["plain"], len(judged)),
+                _matrix(values["free"], len(judged)),
             )
-            if not sound or not numbers["temperature"] > 0:
+            numbers = found.temperature, found.accuracy, found.beta
+            if not np.isfinite(numbers).all() or found.temperature <= 0:
                 raise ValueError
-            return cls(samples=int(values["samples"]), judged=judged, **numbers, **matrices)
+            return found
         except (KeyError, TypeError, ValueError):
             raise InputError(
                 "the noise model of this run cannot be read; make the run again"
@@ -240,6 +239,15 @@ class NoisePosterior:
         most = (error + ONE_SIDED_95 * spread) * total / chosen.sum()
         d = float(self.disagree[chosen].mean())
         return d, d - float(most), d + float(most)
+
+
+def _matrix(rows: Any, classes: int) -> Matrix | None:
+    if rows is None:
+        return None
+    matrix = np.array(rows, dtype=np.float64)
+    if matrix.shape != (classes, classes) or not np.isfinite(matrix).all():
+        raise ValueError
+    return tuple(map(tuple, matrix.tolist()))
 
 
 def _alone(logs: Array, labels: Ints) -> tuple[Array, Array]:

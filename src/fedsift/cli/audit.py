@@ -85,8 +85,12 @@ def _print(audits: list[SiteAudit]) -> None:
             f"{summary.effective_samples:.0f}",
             ", ".join(pairs) or "–",
         )
-    Console(highlight=False, markup=False).print(table)
+    console = Console(highlight=False, markup=False)
+    console.print(table)
     for audit in audits:
         if audit.summary.unjudged:
             names = ", ".join(audit.summary.unjudged)
             print(f"site {audit.site}: labels of {names} cannot be judged; the clean set has none")
+    for basis in dict.fromkeys(audit.summary.basis for audit in audits):
+        if basis:
+            console.print(f"{basis[0].upper()}{basis[1:]}.", soft_wrap=True)

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedsift.algorithms.out_of_fold import Judging
 from fedsift.client.inputs import batch_generator
 from fedsift.client.state import Client, ClientState, Outcome, Shared
+from fedsift.compress import Payload
 from fedsift.errors import InputError
 from fedsift.messages import Request
 from fedsift.problem.folds import site_folds
@@ -48,7 +49,7 @@ def fold_step(client: Client, state: ClientState, request: Request, shared: Shar
     rate = float(state.rates[0]) if state.rates is not None else 0.0
     given = model.table(rate, torch.zeros(1, head.classes))[0].mT.to(heads)  # [ỹ, c]
     trained = _train(client, state, request, head, heads, centre, given)
-    arrays = {"update": trained.heads - heads}
+    arrays: dict[str, Payload] = {"update": trained.heads - heads}
     if judging.share:
         arrays["sums"] = sums
     return Outcome(arrays, {"loss": trained.loss}, replace(state, average=trained.weights))

@@ -50,11 +50,16 @@ class LinearHead:
         path = model.names[0].rpartition(".")[0]
         own = [f"{path}.{name}".lstrip(".") for name in ("weight", "bias")]
         layer = model.module.get_submodule(path)
-        if type(layer) is not nn.Linear or model.names != own[: 1 + (layer.bias is not None)]:
+        if type(layer) is not nn.Linear or model.names not in (own, own[:1]):
             raise ConfigError(REFUSED)
         module = model.module
         kinds = [type(part) for part in module] if type(module) is nn.Sequential else []
         return cls(model, layer, module is layer or kinds == [nn.Flatten, nn.Linear])
+
+    @property
+    def biased(self) -> bool:
+        """Whether it has an intercept."""
+        return len(self.model.names) > 1
 
     @property
     def classes(self) -> int:
@@ -65,6 +70,11 @@ class LinearHead:
     def width(self) -> int:
         """D, the number of features."""
         return self.layer.in_features
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of W: [C, D + 1]."""
+        return self.classes, self.width + 1
 
     @torch.no_grad()
     def features(self, inputs: Tensor) -> Tensor:
@@ -85,24 +95,17 @@ class LinearHead:
     def centred(self, inputs: Tensor, centre: Tensor) -> Tensor:
         """Return [x − μ, 1] of every input."""
         x = self.features(inputs) - centre
-        return torch.cat([x, x.new_full((len(x), 1), float(self.layer.bias is not None))], dim=1)
+        return torch.cat([x, x.new_full((len(x), 1), float(self.biased))], dim=1)
 
     def centre(self, inputs: Tensor) -> Tensor:
         """Return μ; zero where the head has no intercept that could make up for it."""
         x = self.features(inputs)
-        return x.mean(dim=0) if self.layer.bias is not None else x.new_zeros(x.shape[1])
-
-    def start(self, y: Tensor, centre: Tensor) -> Tensor:
-        """Return W [C, D + 1] of the model's parameters."""
-        size = self.classes * self.width
-        weight, bias = y[:size].view(self.classes, self.width), y[size:]
-        offset = weight @ centre
-        return torch.cat([weight, (offset + bias if len(bias) else 0 * offset)[:, None]], dim=1)
+        return x.mean(dim=0) if self.biased else x.new_zeros(x.shape[1])
 
     def flat(self, head: Tensor, centre: Tensor) -> Tensor:
         """Return the model's parameters of W [C, D + 1]."""
         weight, intercept = head[:, :-1], head[:, -1]
-        if self.layer.bias is None:
+        if not self.biased:
             return aligned(weight.flatten())
         return torch.cat([weight.flatten(), intercept - weight @ centre])
 

@@ -16,7 +16,8 @@ count per row of A, b_m ~ N(0, 5²), β ~ N(0, 1). A site takes a step on its ow
 with sums over its samples (q: P(true | x, ỹ); counts N and M below), from which the server steps A
 and β: one exchange per step, no matter how many samples there are.
 
-    N[c, j] = Σ_i q_ic 1[ỹ_i = j],   M[c, j] = Σ_i q_ic P(j | c, x_i),   A ← A + log (N + ε)/(M + C ε P)
+    N[c, j] = Σ_i q_ic 1[ỹ_i = j],     M[c, j] = Σ_i q_ic P(j | c, x_i)
+    A ← A + log (N + ε) / (M + C ε P)
 
 At a fixed point the gradient is zero. With β = 0 and equal b_m it is an EM step.
 """
@@ -83,14 +84,17 @@ class Sums:
     @classmethod
     def unpacked(cls, values: Tensor, classes: int) -> Sums:
         """Read them from a vector."""
-        counts, expected, rest = values.split([classes**2, classes**2, 3])
-        shape = classes, classes
-        return cls(counts.view(shape), expected.view(shape), *rest.tolist())
+        pair = values[:-3].view(2, classes, classes)
+        return cls(pair[0], pair[1], *values[-3:].tolist())
 
 
 def beliefs(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return P(true c | x, ỹ) as [n, C], and log P(ỹ | x)."""
-    joint = logs + _given(model.table(rate, logs), labels)
+    return _beliefs(model.table(rate, logs), logs, labels)
+
+
+def _beliefs(table: Tensor, logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    joint = logs + _given(table, labels)
     evidence = joint.logsumexp(dim=1)
     return (joint - evidence[:, None]).exp(), evidence
 
@@ -103,7 +107,7 @@ def site_step(
         gradient, curvature = -rate / RATE_SD**2, 1 / RATE_SD**2
         for part, given in _parts(logs, labels):
             table = model.table(rate, part)
-            q, _ = beliefs(model, rate, part, given)
+            q, _ = _beliefs(table, part, given)
             right = table.diagonal(dim1=1, dim2=2).exp()
             gradient += float(q.gather(1, given[:, None]).sum() - (q * right).sum())
             curvature += float((q * right * (1 - right)).sum())
@@ -117,8 +121,9 @@ def site_step(
 
 
 def _sums(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> Sums:
-    q, evidence = beliefs(model, rate, logs, labels)
-    chances = model.table(rate, logs).exp()
+    table = model.table(rate, logs)
+    q, evidence = _beliefs(table, logs, labels)
+    chances = table.exp()
     every = chances.expand(len(labels), -1, -1)
     counts = torch.zeros_like(model.matrix).index_add_(1, labels, q.mT.contiguous())
     expected = (

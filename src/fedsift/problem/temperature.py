@@ -1,4 +1,4 @@
-"""One temperature for all logits: how sure a model may be, by samples that it was not trained on."""
+"""A temperature for logits: how sure a model may be, by samples that it was not trained on."""
 
 from __future__ import annotations
 
