@@ -243,7 +243,7 @@ def test_what_methods_do_with_labels():
 
 DEFAULTS = {
     "inner": {"local_steps": 5, "inner_lr": 0.1, "batch_size": 64, "head_start": 500}
-    | {"clean_steps": 2000, "glc_rounds": 20, "gce_q": 0.7}
+    | {"clean_steps": 2000, "glc_rounds": 10, "gce_q": 0.7}
     | {"elr_momentum": 0.7, "elr_strength": 3.0, "elc_rounds": 10, "elc_step": 2.0}
     | {"elc_compatibility": 0.5, "elc_entropy": 0.2, "corr_rounds": 10, "corr_finetune": 5},
     "outer": {

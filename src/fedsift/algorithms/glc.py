@@ -39,7 +39,7 @@ class GoldLossCorrection:
     """One exchange per round; ``first`` is R, the rounds of the model that predicts labels."""
 
     local: LocalSteps = LocalSteps()
-    first: int = 20
+    first: int = 10
 
     def round(
         self, federation: Federation, server: Server, state: ServerState, k: int
@@ -80,7 +80,7 @@ class GlcKeys(Keys):
 
     table: ClassVar[str] = "inner"
     glc_rounds: int = key(
-        20, "rounds of training on the labels as they are, for the noise matrix", low=1
+        10, "rounds of training on the labels as they are, for the noise matrix", low=1
     )
 
 
