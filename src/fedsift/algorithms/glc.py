@@ -39,7 +39,7 @@ class GoldLossCorrection:
     """One exchange per round; ``first`` is R, the rounds of the model that predicts labels."""
 
     local: LocalSteps = LocalSteps()
-    first: int = 20
+    first: int = 10
 
     def round(
         self, federation: Federation, server: Server, state: ServerState, k: int

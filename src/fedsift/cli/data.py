@@ -70,7 +70,7 @@ def handle(options: argparse.Namespace) -> int:
 
 def _list() -> None:
     table = Table("name", "classes", "shape", box=box.SIMPLE_HEAD, expand=True)
-    table.add_column("description", ratio=1, min_width=12)
+    table.add_column("description", ratio=1, overflow="fold")
     table.add_column("where", ratio=2, overflow="fold")
     for row in available():
         shape = "x".join(str(n) for n in row.shape)
