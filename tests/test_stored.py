@@ -11,13 +11,15 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector
 
 import fedsift as fs
+from fedsift.algorithms.method import accept
 from fedsift.algorithms.registry import METHODS
 from fedsift.experiment.config import read_by
 from fedsift.federation import LocalFederation
 from fedsift.randomness import generator
 from stored import Watched
 
-TRAINED = [name for name, row in METHODS.items() if row.learns_weights or name == "fedavg"]
+TRAINED = [n for n, row in METHODS.items() if row.learns_weights or n == "fedavg"]
+TRAINED = [n for n in TRAINED if METHODS[n].check is accept]  # any network
 QUICK = {"local_steps": 3, "batch_size": 8, "curvature_batch": 70, "head_start": 2, "rate": 5.0}
 QUICK |= {"preprocess_steps": 4, "glc_rounds": 1, "elc_rounds": 1, "corr_rounds": 1}
 RIVALS = ("glc", "em", "gce", "elr", "fedelc", "fedcorr")

@@ -12,7 +12,7 @@ from fedsift.client import out_of_fold as at_site
 from fedsift.errors import ConfigError
 from fedsift.experiment.run import execute
 from fedsift.federation import LocalFederation
-from fedsift.problem import FlatModel, LabelledBatch, Reweighting
+from fedsift.problem import FlatModel, LabelledBatch, Reweighting, batch_of
 from fedsift.problem.linear_head import stepped
 from fedsift.problem.noise_model import beliefs, fit
 from tiny import tiny_config
@@ -184,6 +184,29 @@ def test_a_site_that_joins_later_is_judged_by_heads_that_have_not_seen_it(case):
     ratio = (z - z[:, :1]) / (asked - asked[:, :1]).where(asked != asked[:, :1], torch.ones(1))
     spread = ratio[:, 1:][(asked - asked[:, :1])[:, 1:].abs() > 0.5]
     torch.testing.assert_close(spread, torch.full_like(spread, info.metrics["temperature"]))
+
+
+class Stored:
+    """Inputs that are read when they are asked for."""
+
+    def __init__(self, inputs):
+        self.inputs, self.shape, self.dtype = inputs, inputs.shape, inputs.dtype
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def take(self, indices):
+        return self.inputs[indices].clone()
+
+
+def test_stored_samples_give_the_bits_of_samples_in_memory(case):
+    federation, server, _ = case
+    _, _, expected = trained(case)
+    batches = [batch_of(Stored(c.batch.inputs), c.batch.labels) for c in _clients(case)]
+    stored = LocalFederation.of(server.problem, batches)
+    _, _, found = trained((stored, server, None))
+    assert torch.equal(found.kept["heads"], expected.kept["heads"])
+    assert torch.equal(stored.state(0).average, federation.state(0).average)
 
 
 def test_other_models_are_refused_before_a_run_starts(tmp_path):
