@@ -15,8 +15,8 @@ the heads that are judged on them.
 
 τ is the temperature of lowest judged loss, fitted anew every round. The noise model is fitted to
 what the clean heads say of a site's samples, before any label of the site was trained on; it
-converges while the heads train. Nothing but y's mean is chosen by hand: two folds each are the
-fewest that leave everything judged, and more are no better (``docs/real-noise.md``).
+converges while the heads train. Two folds each are the fewest that leave everything judged, and
+more are no better (``docs/decisions.md``).
 """
 
 from __future__ import annotations
