@@ -205,7 +205,7 @@ def test_stored_samples_give_the_bits_of_samples_in_memory(case):
     batches = [batch_of(Stored(c.batch.inputs), c.batch.labels) for c in _clients(case)]
     stored = LocalFederation.of(server.problem, batches)
     _, _, found = trained((stored, server, None))
-    assert torch.equal(found.kept["heads"], expected.kept["heads"])
+    assert torch.equal(found.own["heads"], expected.own["heads"])
     assert torch.equal(stored.state(0).average, federation.state(0).average)
 
 

@@ -87,7 +87,7 @@ def test_another_configuration_is_refused_before_anything_runs(tiny_figure):
     tiny_figure(*words, "fedavg")
     ended = tiny_figure(*words, "oracle,fedavg", "--paper-steps")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert "out/runs/digits-iid-fedavg-s0 holds a run with inner_lr = 0.1, not 0.01" in ended.err
+    assert "out/runs/digits-iid-fedavg-s0 holds a run with batch_size = 64, not 256" in ended.err
     assert not Path("out/runs/digits-iid-oracle-s0").exists()
 
 

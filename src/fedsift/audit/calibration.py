@@ -32,7 +32,7 @@ leave a probability of 1/(n + 2) that the next one is, so scores are shown withi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -171,21 +171,19 @@ class Belief(Protocol):
 class Posterior:
     """The posterior of a site's labels.
 
-    ``nodes`` has a row per value of (ρ, δ), all equally probable up to ``masses``, with
-    P(right) of every sample; ``classes`` is P(true class) of every sample, ``judged`` whether its
-    label is of a class that can be judged.
+    ``ratios`` has P(ℓ | wrong) / P(ℓ | right) of every sample, a row per value of δ; ``rates`` has
+    values of ρ for each of these rows. Pairs (δ, ρ) are the nodes, equally probable up to
+    ``masses``. ``right`` is P(right) and ``classes`` P(true class) of every sample, ``judged``
+    whether its label is of a class that can be judged.
     """
 
-    nodes: Array
+    ratios: Array
+    rates: Array
     masses: Array
+    right: Array
     classes: Array
     judged: Mask
     calibration: Calibration
-
-    @property
-    def right(self) -> Array:
-        """P(right) of every sample; where it cannot be judged, the site's share of right labels."""
-        return self.masses @ self.nodes
 
     @property
     def flagged(self) -> Mask:
@@ -214,15 +212,16 @@ class Posterior:
             return 0.0, 0.0, 1.0
         if not chosen.any():
             return float(1 - self.right[every].mean()), 0.0, 1.0
-        estimate, low, high = self._share(self.nodes[:, chosen])
+        estimate, low, high = self._share(chosen)
         judged = float(chosen.sum() / every.sum())
         return estimate, judged * low, judged * high + (1 - judged)
 
-    def _share(self, nodes: Array) -> tuple[float, float, float]:
-        count = nodes.shape[1]
-        shares = 1 - nodes.mean(axis=1)
+    def _share(self, chosen: Mask) -> tuple[float, float, float]:
+        rows = nodes_of(self.ratios[:, chosen], self.rates)
+        sums = np.array([(1 - row.mean(), (row * (1 - row)).sum()) for row in rows])
+        shares, count = sums[:, 0], int(chosen.sum())
         mean = float(self.masses @ shares)
-        drawn = self.masses @ (nodes * (1 - nodes)).sum(axis=1) / count**2
+        drawn = self.masses @ sums[:, 1] / count**2
         between = self.masses @ (shares - mean) ** 2
         half = TWO_SIDED_95 * self.calibration.misfit * float(np.sqrt(drawn + between))
         return mean, max(0.0, mean - half), min(1.0, mean + half)
@@ -238,20 +237,29 @@ def posterior(probabilities: Array, labels: Ints, calibration: Calibration) -> P
     # log P(ℓ | wrong) / P(ℓ | right), before the optimism is taken off
     evidence = np.log1p(-np.minimum(given, 1 - 1e-12)) - np.log(np.maximum(given, TINY))
     evidence -= np.log(max(classes - 1, 1))
-    nodes, masses = [], []
-    for node in SPREAD_NODES:
-        ratio = np.exp(np.minimum(evidence + calibration.optimism + calibration.spread * node, 300))
-        ratio = np.where(judged, ratio, 1.0)  # no evidence: as probable as any label of the site
-        for rate in _likely_rates(ratio[judged]):
-            nodes.append((1 - rate) / ((1 - rate) + rate * ratio))
-            masses.append(np.exp(-0.5 * node**2))
-    stacked, weights = np.stack(nodes), np.array(masses) / np.sum(masses)
-    right = weights @ stacked
+    ratios = np.empty((len(SPREAD_NODES), count))
+    for row, node in zip(ratios, SPREAD_NODES, strict=True):
+        shift = calibration.optimism + calibration.spread * node
+        row[:] = np.exp(np.minimum(evidence + shift, 300))
+        row[~judged] = 1.0  # no evidence: as probable as any label of the site
+    rates = np.array([_likely_rates(row[judged]) for row in ratios])
+    masses = np.repeat(np.exp(-0.5 * SPREAD_NODES**2), len(QUANTILES))
+    masses /= masses.sum()
+    right = np.zeros(count)
+    for mass, row in zip(masses, nodes_of(ratios, rates), strict=True):
+        right += mass * row
     tempered[np.arange(count), labels] = 0.0
     others = tempered / np.maximum(tempered.sum(axis=1, keepdims=True), TINY)
     classes_given = (1 - right)[:, None] * others
     classes_given[np.arange(count), labels] = right
-    return Posterior(stacked, weights, classes_given, judged, calibration)
+    return Posterior(ratios, rates, masses, right, classes_given, judged, calibration)
+
+
+def nodes_of(ratios: Array, rates: Array) -> Iterator[Array]:
+    """Return P(right) of every sample at each node, one at a time: together they would be large."""
+    for ratio, likely in zip(ratios, rates, strict=True):
+        for rate in likely:
+            yield (1 - rate) / ((1 - rate) + rate * ratio)
 
 
 def _judged(labels: Ints, classes: int, calibration: Calibration) -> Mask:
@@ -268,6 +276,6 @@ def _judged(labels: Ints, classes: int, calibration: Calibration) -> Mask:
 
 def _likely_rates(ratio: Array) -> Array:
     """Return quantiles of ρ given the site's evidence, under a uniform prior."""
-    log_likelihood = np.log1p(RATES[:, None] * (ratio - 1)).sum(axis=1)
+    log_likelihood = np.array([np.log1p(rate * (ratio - 1)).sum() for rate in RATES])
     mass = np.exp(log_likelihood - log_likelihood.max())
     return np.interp(QUANTILES, np.cumsum(mass) / mass.sum(), RATES)

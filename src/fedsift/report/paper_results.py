@@ -22,6 +22,7 @@ DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "femnist": "FEMNIST", "digi
 SPLITS = {"iid": "i.i.d.", "non-iid": "non-i.i.d."}
 METHODS = (
     *("fedavg", "clean-only", "focus", "preprocess", "disagreement"),
+    *("glc", "em", "gce", "elr", "fedelc", "fedcorr"),
     *("iter-topk", "iter-sketch", "non-iter", "single-loop", "out-of-fold", "oracle"),
 )
 COMPRESSING = tuple(name for name, row in KNOWN.items() if row.reads("rate"))
