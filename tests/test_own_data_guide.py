@@ -12,10 +12,20 @@ import pytest
 import fedsift as fs
 from fedsift.cli.main import main
 from fedsift.data.schema import Schema, SchemaSettings, Workspace
-from own_files import DIAGNOSES, QUEUES, SHAPES, SITES, write_pictures, write_table, write_text
+from own_files import (
+    DIAGNOSES,
+    QUEUES,
+    SHAPES,
+    SITES,
+    WORDS,
+    write_pictures,
+    write_table,
+    write_text,
+)
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "own-data.md").read_text(encoding="utf-8")
 QUICK = ("--set", "rounds=20")
+BILLING = set(WORDS["billing"])
 
 
 def section(title: str) -> str:
@@ -73,14 +83,29 @@ def test_pictures(here, bits):
     check(table, SHAPES, files)
 
 
-def test_text(here):
+def test_text(here, capsys):
     write_text(here)
     run_all("Text")
+    assert "--method out-of-fold finds more wrong labels" in capsys.readouterr().err
     table = pd.read_csv(here / "runs/tickets/clients/a/issues.csv")
     check(table, QUEUES, {f"T-a{n}" for n in range(60)})
     audit = fs.load("runs/tickets").audits[0]
     raw = pd.read_csv(here / "tickets-a.csv")
     assert audit.content.fields(7) == {"text": raw["text"][7]}
+
+
+def test_text_out_of_fold(here):
+    write_text(here)
+    (words,) = commands("Text", "run")
+    assert main([*words, "--method", "out-of-fold", *QUICK]) == 0
+    result = fs.load("runs/tickets")
+    wrong = {name: pd.read_csv(f"tickets-{name}.csv") for name in ("a", "b", "c")}
+    for name, raw in wrong.items():
+        table = result.label_issues(name).set_index("index").sort_index()
+        words_of = raw["text"].str.split().map(set)
+        billing = words_of.map(lambda found: len(found & BILLING)) > 2
+        truth = billing.map({True: "billing", False: "technical"})
+        assert (table["is_label_issue"] == (truth != raw["queue"])).mean() > 0.9
 
 
 def test_python(here):

@@ -29,6 +29,12 @@ from fedsift.problem.inputs import whole
 from fedsift.problem.networks import build_model
 from fedsift.problem.run_modes import RunModes
 
+HEAD = ("linear", "single-loop")  # a model and a method that others suit better
+BETTER = (
+    "the model is a linear head on fixed features; --method out-of-fold finds more wrong labels "
+    "with such a model"
+)
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -131,7 +137,8 @@ def _from_files(config: Config, encoding: Progress) -> Setup:
     name = chosen_model(config, own.schema)
     config = config.replace(model=name, digest=data.digest())
     module = build_model(name, data.shape, data.classes, config.seed)
-    return from_data(config, data, module).of_own_data(own.schema, own.notes)
+    notes = (*own.notes, BETTER) if (name, config.method) == HEAD else own.notes
+    return from_data(config, data, module).of_own_data(own.schema, notes)
 
 
 def load_data(config: Config) -> FederatedData:
