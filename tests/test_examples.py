@@ -43,7 +43,8 @@ def test_the_level_keeps_the_mean_confidence():
     assert choose(pd.Series([0.6, 0.7])) == 1.0
 
 
-def test_the_readme_example_runs():
+def test_the_readme_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     text = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
     code = text.split("```python")[1].split("```")[0].replace("rounds=60", "rounds=3")
     source = torch.Generator().manual_seed(0)
