@@ -66,6 +66,9 @@ def test_a_table(here, capsys):
     for site in SITES:
         table = pd.read_csv(here / "runs/table/clients" / site / "issues.csv")
         check(table, DIAGNOSES, {f"{site[0].upper()}{n:04d}" for n in range(60)})
+        own = pd.read_csv(here / f"{site}.csv").set_index("patient").loc[table["id"]]
+        given = own[["age", "marker", "smoker", "stage"]].reset_index(drop=True)
+        pd.testing.assert_frame_equal(table[list(given)], given)
     raw = pd.read_csv(here / "north.csv").set_index("patient")
     audit = fs.load("runs/table").audits[0]
     row = audit.table.iloc[0]
@@ -89,6 +92,7 @@ def test_text(here, capsys):
     assert "--method out-of-fold finds more wrong labels" in capsys.readouterr().err
     table = pd.read_csv(here / "runs/tickets/clients/a/issues.csv")
     check(table, QUEUES, {f"T-a{n}" for n in range(60)})
+    assert table["text"][0] in set(pd.read_csv(here / "tickets-a.csv")["text"])
     audit = fs.load("runs/tickets").audits[0]
     raw = pd.read_csv(here / "tickets-a.csv")
     assert audit.content.fields(7) == {"text": raw["text"][7]}

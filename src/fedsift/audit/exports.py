@@ -22,7 +22,7 @@ import pandas as pd
 
 from fedsift.audit.site import SiteAudit
 from fedsift.data.images import as_uri
-from fedsift.data.samples import Content
+from fedsift.data.samples import Content, raw_columns
 from fedsift.errors import InputError
 from fedsift.files import write_atomically, write_text
 
@@ -35,9 +35,14 @@ SUFFIXES = {
 }
 
 
-def write_issues(audit: SiteAudit, path: Path, form: str, version: str = "fedsift") -> list[Path]:
-    """Write a site's issues in one of the formats; return the files."""
-    table = audit.table
+def write_issues(
+    audit: SiteAudit, path: Path, form: str, *, raw: bool = True, version: str = "fedsift"
+) -> list[Path]:
+    """Write a site's issues in one of the formats; return the files.
+
+    With ``raw`` the columns of a table follow, as they were read.
+    """
+    table = with_columns(audit) if raw and form != "label-studio" else audit.table
     if form == "label-studio":
         flagged = table[table["is_label_issue"]]
         tasks = [label_studio_task(row, audit.content, version) for row in _records(flagged)]
@@ -54,6 +59,15 @@ def write_issues(audit: SiteAudit, path: Path, form: str, version: str = "fedsif
         raise InputError(f"there is no format {form!r}; choose one of {', '.join(SUFFIXES)}")
     write_atomically(path, lambda temporary: _ignore(writers[form](temporary)))
     return [path]
+
+
+def with_columns(audit: SiteAudit) -> pd.DataFrame:
+    """Return the table of issues, followed by the columns of the samples' own table."""
+    raw = raw_columns(audit.content, audit.table["index"].tolist())
+    if raw is None:
+        return audit.table
+    names = {str(name): f"{name} (data)" for name in raw if str(name) in audit.table}
+    return pd.concat([audit.table, raw.rename(columns=str).rename(columns=names)], axis=1)
 
 
 def label_studio_task(row: dict[str, Any], content: Content, version: str) -> dict[str, Any]:

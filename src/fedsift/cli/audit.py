@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsift.audit import SUFFIXES, SiteAudit, write_issues
+from fedsift.errors import InputError
 from fedsift.experiment.auditing import open_audit
 
 EXAMPLES = """\
@@ -21,7 +23,8 @@ examples:
 
 columns: site, index and id of the sample, given_label, predicted_label, label_score (probability
 that the given label is right), is_label_issue (score below 0.5), confidence of the predicted
-label, learned weight; worst first. cleanlab's Datalab uses the same names.
+label, learned weight; worst first. cleanlab's Datalab uses the same names. The columns of your own
+table follow, as they are in its file.
 Label Studio gets the samples with an issue, and a labelling configuration beside the tasks.
 """
 
@@ -52,6 +55,7 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Write the issues and print a summary per site."""
+    sys.path.insert(0, str(Path.cwd()))  # for samples of module:function
     run = open_audit(options.run)
     sites = run.sites if options.client is None else [options.client]
     audits = [run.audit(site) for site in sites or ["0"]]
@@ -60,11 +64,20 @@ def handle(options: argparse.Namespace) -> int:
         folder = options.out or options.run / "clients" / audit.site
         name = f"issues{'' if options.out is None else f'-{audit.site}'}"
         path = folder / f"{name}{SUFFIXES[options.format]}"
-        files += write_issues(audit, path, options.format)
+        files += _write(audit, path, options.format)
     _print(audits)
     for file in files:
         print(file)
     return 0
+
+
+def _write(audit: SiteAudit, path: Path, form: str) -> list[Path]:
+    """Write the issues; without the samples' own columns where the samples are not there."""
+    try:
+        return write_issues(audit, path, form)
+    except InputError as error:
+        print(f"note: the samples' own columns are left out: {error}", file=sys.stderr)
+        return write_issues(audit, path, form, raw=False)
 
 
 def _print(audits: list[SiteAudit]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import sys
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ def handle(options: argparse.Namespace) -> int:
             )
     from fedsift.audit.review.server import serve  # noqa: PLC0415 - of the extra
 
+    sys.path.insert(0, str(Path.cwd()))  # for samples of module:function
     audit = open_audit(options.run).audit(options.client)
     folder = options.run / "clients" / audit.site
 

@@ -12,7 +12,7 @@ a person sees, in the audit and on the review page, is the content: raw values a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -164,3 +164,12 @@ class Samples:
         classes = len(self.classes or set(self.labels))
         kind = self.content.kind
         return f"Samples({len(self)} of {self.where}, kind {kind}, {classes} classes)"
+
+
+def raw_columns(content: Content, rows: Sequence[int]) -> pd.DataFrame | None:
+    """Return these rows of a table as they were read; None where samples are not rows of one."""
+    if isinstance(content, Chosen):
+        return raw_columns(content.content, [content.rows[row] for row in rows])
+    if not isinstance(content, Table):
+        return None
+    return content.frame.iloc[list(rows)].reset_index(drop=True)

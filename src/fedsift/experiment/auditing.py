@@ -37,9 +37,11 @@ from fedsift.audit.shown import kept_samples
 from fedsift.client.out_of_fold import judgement
 from fedsift.data import FederatedData
 from fedsift.data.samples import Content
-from fedsift.errors import InputError
+from fedsift.data.sources import read
+from fedsift.errors import DataError, InputError
 from fedsift.experiment.config import from_mapping, read_toml
 from fedsift.experiment.metrics import detection
+from fedsift.experiment.own_data import reading, site_paths
 from fedsift.experiment.setup import Setup, load_data
 from fedsift.federation import LocalFederation
 from fedsift.problem.predict import predict
@@ -152,14 +154,23 @@ class FinishedRun:
     def _content(self, record: SiteRecord) -> Content:
         if (kept := kept_samples(self.folder, record)) is not None:
             return kept
+        path = self.folder / "config.toml"
+        config = from_mapping(read_toml(path), str(path))
+        if config.sites and not config.labels:  # nothing but this site's file is needed
+            content = read(site_paths(config)[record.site], reading(config)).content
+            if len(content) != len(record):
+                raise self._changed(record, len(content))
+            return content
         client = dict(zip(self._data.site_names, self._data.clients, strict=True)).get(record.site)
         if client is None or len(client) != len(record):
-            found = "none" if client is None else len(client)
-            raise InputError(
-                f"site {record.site} of {self.folder} had {len(record)} samples and now has "
-                f"{found}; the data have changed, so make the run again"
-            )
+            raise self._changed(record, 0 if client is None else len(client))
         return client.content
+
+    def _changed(self, record: SiteRecord, count: int) -> DataError:
+        return DataError(
+            f"site {record.site} of {self.folder} had {len(record)} samples and now has {count}; "
+            "the data have changed, so make the run again"
+        )
 
 
 def open_audit(folder: Path) -> FinishedRun | SiteRun:

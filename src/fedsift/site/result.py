@@ -32,7 +32,7 @@ from fedsift.audit.record import path_of
 from fedsift.data.samples import Content, Samples
 from fedsift.data.schema import Schema
 from fedsift.data.sources import ReadOptions, read
-from fedsift.errors import InputError, WireError
+from fedsift.errors import DataError, InputError, WireError
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Scalar
 from fedsift.problem import FlatModel
@@ -110,7 +110,7 @@ class SiteRun:
     def _content(self, record: SiteRecord) -> Content:
         samples = self.result.origin.samples()
         if len(samples) != len(record):
-            raise InputError(
+            raise DataError(
                 f"{samples.where} has {len(samples)} samples and had {len(record)} in "
                 f"{self.folder}; the data have changed, so make the run again"
             )
