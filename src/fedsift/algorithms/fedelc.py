@@ -136,7 +136,9 @@ class FedElcKeys(Keys):
     """The stages and the learned labels."""
 
     table: ClassVar[str] = "inner"
-    elc_rounds: int = key(10, "rounds of FedAvg before clients are split into noisy and clean", low=1)
+    elc_rounds: int = key(
+        10, "rounds of FedAvg before clients are split into noisy and clean", low=1
+    )
     elc_step: float = key(2.0, "s: step of the learned labels' logits", low=0)
     elc_compatibility: float = key(0.5, "α: how strongly learned labels stay at given ones", low=0)
     elc_entropy: float = key(0.2, "β: weight of the predictions' entropy", low=0)
