@@ -32,7 +32,7 @@ leave a probability of 1/(n + 2) that the next one is, so scores are shown withi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -202,19 +202,8 @@ class Posterior:
         return np.where(self.judged, right, np.maximum(right, THRESHOLD))
 
     def wrong_share(self, members: Mask | None = None) -> tuple[float, float, float]:
-        """Return the estimated share of wrong labels and its 95 % interval.
-
-        The estimate is that of the judged labels; the others may all be right or all be wrong.
-        """
-        every = np.ones_like(self.judged) if members is None else members
-        chosen = every & self.judged
-        if not every.any():
-            return 0.0, 0.0, 1.0
-        if not chosen.any():
-            return float(1 - self.right[every].mean()), 0.0, 1.0
-        estimate, low, high = self._share(chosen)
-        judged = float(chosen.sum() / every.sum())
-        return estimate, judged * low, judged * high + (1 - judged)
+        """Return the estimated share of wrong labels and its 95 % interval."""
+        return share_of_all(self.judged, self.right, members, self._share)
 
     def _share(self, chosen: Mask) -> tuple[float, float, float]:
         rows = nodes_of(self.ratios[:, chosen], self.rates)
@@ -225,6 +214,27 @@ class Posterior:
         between = self.masses @ (shares - mean) ** 2
         half = TWO_SIDED_95 * self.calibration.misfit * float(np.sqrt(drawn + between))
         return mean, max(0.0, mean - half), min(1.0, mean + half)
+
+
+def share_of_all(
+    judged: Mask,
+    right: Array,
+    members: Mask | None,
+    share: Callable[[Mask], tuple[float, float, float]],
+) -> tuple[float, float, float]:
+    """Return the share of wrong labels among ``members`` from that of the judged ones.
+
+    The estimate is that of the judged labels; the others may all be right or all be wrong.
+    """
+    every = np.ones_like(judged) if members is None else members
+    chosen = every & judged
+    if not every.any():
+        return 0.0, 0.0, 1.0
+    if not chosen.any():
+        return float(1 - right[every].mean()), 0.0, 1.0
+    estimate, low, high = share(chosen)
+    part = float(chosen.sum() / every.sum())
+    return estimate, part * max(0.0, low), part * min(1.0, high) + (1 - part)
 
 
 def posterior(probabilities: Array, labels: Ints, calibration: Calibration) -> Posterior:

@@ -38,6 +38,7 @@ from fedsift.audit.calibration import (
     TWO_SIDED_95,
     Calibration,
     Mask,
+    share_of_all,
     within,
 )
 from fedsift.data.clean_set import ENOUGH
@@ -204,20 +205,9 @@ class NoisePosterior:
         )
 
     def wrong_share(self, members: Mask | None = None) -> tuple[float, float, float]:
-        """Return the estimated share of wrong labels and its 95 % interval.
-
-        The estimate is that of the judged labels; the others may all be right or all be wrong.
-        """
-        every = np.ones_like(self.judged) if members is None else members
-        chosen = every & self.judged
-        if not every.any():
-            return 0.0, 0.0, 1.0
-        if not chosen.any():
-            return float(1 - self.right[every].mean()), 0.0, 1.0
+        """Return the estimated share of wrong labels and its 95 % interval."""
         share = self._without_model if self.beta > LIMIT else self._by_model
-        estimate, low, high = share(chosen)
-        judged = float(chosen.sum() / every.sum())
-        return estimate, judged * max(0.0, low), judged * min(1.0, high) + (1 - judged)
+        return share_of_all(self.judged, self.right, members, share)
 
     def _by_model(self, chosen: Mask) -> tuple[float, float, float]:
         count, error = chosen.sum(), 1 - self.calibration.accuracy
