@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from fedsift.algorithms.state import Algorithm
 from fedsift.keys import BuildContext, Keys, Settings, keys_of
 from fedsift.problem import Problem
@@ -32,13 +34,26 @@ def accept(problem: Problem) -> None:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A method that was chosen, and why; ``by`` is the method that chose it."""
+
+    method: str
+    why: str
+    by: str = "auto"
+
+    def __str__(self) -> str:
+        return f"{self.by} chose {self.method}: {self.why}"
+
+
+@dataclass(frozen=True)
 class Method:
     """A row of the table of methods.
 
     ``groups`` are the keys that it reads; ``build`` and ``weighting`` get a ``Settings`` with
     these. ``learns_weights``: every sample gets a weight. ``needs_truth``: it trains on the
     correctly labelled samples only, so the true labels must be known. ``check`` refuses a model
-    that it cannot train.
+    that it cannot train. ``choose``: it does not train, but chooses another row by the problem and
+    the clean inputs.
     """
 
     text: str
@@ -48,6 +63,7 @@ class Method:
     needs_truth: bool = False
     weighting: Callable[[Settings], Weighting] = unweighted
     check: Callable[[Problem], object] = accept
+    choose: Callable[[Problem, Tensor], Choice] | None = None
 
     def reads(self, name: str) -> bool:
         """Return whether it reads a key of this name, besides those that all methods share."""

@@ -6,6 +6,7 @@ Every estimator of ``hypergradient/registry.py`` is a method as well: Algorithm 
 from __future__ import annotations
 
 from fedsift.algorithms import (
+    auto,
     clean_only,
     disagreement,
     elr,
@@ -25,6 +26,7 @@ from fedsift.algorithms.method import Method
 from fedsift.hypergradient.registry import ESTIMATORS
 
 METHODS: dict[str, Method] = {
+    "auto": auto.METHOD,
     "fedavg": fedavg.FEDAVG,
     "oracle": fedavg.ORACLE,
     "clean-only": clean_only.METHOD,

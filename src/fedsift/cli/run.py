@@ -38,7 +38,7 @@ methods:
 {methods}
 
 examples:
-  fedsift run                                  single-loop on the embedded digits
+  fedsift run                                  on the embedded digits; auto chooses the method
   fedsift run --dataset mnist --method iter-topk --set rate=100 --out runs/topk
   fedsift run --out runs/topk --resume         continue after a crash
   fedsift run --site north=a.csv --site south=b.csv --validation clean.csv \\
@@ -46,7 +46,7 @@ examples:
   fedsift run --site a=photos/a --site b=photos/b --validation photos/clean --model net:make
   fedsift run --out runs/topk --resume --set rounds=200
   fedsift run --keys iter-topk                 every key of a method, its default and meaning
-  fedsift run --keys > experiment.toml         the keys of single-loop, as a file to edit
+  fedsift run --keys single-loop > experiment.toml     as a file to edit
   fedsift run experiment.toml --set seed=1
 """
 HERE = "command line"
@@ -66,7 +66,7 @@ def add(commands: Any) -> None:
         "config", nargs="?", type=Path, metavar="CONFIG.toml", help="keys to change, in TOML"
     )
     parser.add_argument("--dataset", metavar="NAME", help=", ".join(DATASETS))
-    parser.add_argument("--method", metavar="NAME", help="see below")
+    parser.add_argument("--method", metavar="NAME", help="see below (default: auto)")
     files = parser.add_argument_group("your own files", "in place of a dataset")
     files.add_argument(
         "--site",
@@ -156,7 +156,8 @@ def _build_aloud(config: Config) -> Setup:
     """Build the run; say what was left out of the files, and what the clean set cannot tell."""
     sys.path.insert(0, str(Path.cwd()))  # for module:function
     setup = from_config(config, _encoding())
-    for note in setup.notes:
+    chosen = () if setup.choice is None else (str(setup.choice),)
+    for note in (*chosen, *setup.notes):
         print(f"note: {note}", file=sys.stderr)
     return setup
 

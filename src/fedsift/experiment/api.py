@@ -27,13 +27,15 @@ from fedsift.memory import aligned
 from fedsift.messages import Federation
 from fedsift.problem import Problem
 
+LOG = logging.getLogger("fedsift")
+
 # ``simulate`` has the data and the model, and ``fit`` names those of the run that it takes.
 NOT_SETTINGS = {*keys_of(RunKeys, DataKeys, FileKeys), "model"}
 
 
 def fit(
     federation: Simulation,
-    method: str = "single-loop",
+    method: str = RunKeys.method,
     rounds: int = 60,
     seed: int = 0,
     device: str = "auto",
@@ -44,7 +46,11 @@ def fit(
     progress: bool | None = None,
     **settings: Any,
 ) -> Result:
-    """Train with a method; ``settings`` are keys of the configuration, such as ``rate=50``.
+    """Train with a method; ``settings`` are keys of the configuration, such as ``local_steps=10``.
+
+    The default method chooses by the model: out-of-fold where only a last linear layer is trained
+    on fixed features, else single-loop. Which one is shown with the progress and the result, and
+    logged. A key that only one of them reads, such as ``rate``, needs that method by name.
 
     ``out`` is a run folder to write to, with checkpoints; ``resume`` goes on with the run that it
     holds. ``progress`` shows a bar; None: where standard error is a terminal. ``observe`` is
@@ -67,14 +73,17 @@ def fit(
     }
     config = from_mapping({**run, **own, **settings}, "fit")
 
-    def build(config: Config) -> Setup:
-        setup = from_data(config, federation.data, federation.module(seed), federation.modes)
-        setup = setup.of_own_data(federation.schema, federation.notes)
-        for note in setup.notes:
-            logging.getLogger("fedsift").warning(note)
-        return setup
+    with shown_progress(method, rounds, progress) as (shown, say):
 
-    with shown_progress(method, rounds, progress) as shown:
+        def build(config: Config) -> Setup:
+            setup = from_data(config, federation.data, federation.module(seed), federation.modes)
+            setup = setup.of_own_data(federation.schema, federation.notes)
+            if setup.choice is not None:
+                say(str(setup.choice))
+                LOG.info(str(setup.choice))
+            for note in setup.notes:
+                LOG.warning(note)
+            return setup
 
         def tell(record: dict[str, Any]) -> None:
             shown(record)

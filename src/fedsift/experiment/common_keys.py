@@ -25,7 +25,9 @@ class RunKeys(Keys):
     """What is run, for how long, where."""
 
     table: ClassVar[str] = "run"
-    method: str = key("single-loop", "how to train", choices=lambda: tuple(METHODS))
+    method: str = key(
+        AUTO, "how to train; auto: by what the model is", choices=lambda: tuple(METHODS)
+    )
     rounds: int = key(60, "number of rounds K", low=1)
     seed: int = key(0, "seed of everything random", low=0)
     device: str = key(AUTO, "cpu, cuda, cuda:0 ...; auto: cuda where there is one")

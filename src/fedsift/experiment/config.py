@@ -142,8 +142,9 @@ def unread(name: str, *methods: str) -> ConfigError:
         return ConfigError(f"unknown key '{name}'{hint(name, known)}")
     able = ", ".join(other for other, row in METHODS.items() if row.reads(name))
     who, verb = (methods[0], "does") if len(methods) == 1 else (" and ".join(methods), "do")
+    advice = "" if METHODS[methods[0]].choose is None else "choose one of them as the method; "
     return ConfigError(
-        f"{who} {verb} not read the key '{name}'; methods that read it: {able}; "
+        f"{who} {verb} not read the key '{name}'; methods that read it: {able}; {advice}"
         f"`fedsift run --keys {methods[0]}` prints the keys of {methods[0]}"
     )
 

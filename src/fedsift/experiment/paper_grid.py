@@ -127,7 +127,8 @@ def plan(
         raise ConfigError(f"--set {key} would mix up the runs; use {DECIDED[key]} instead")
     datasets = _known("--datasets", datasets or data_for(figure, scale), DATASETS)
     splits = _known("--splits", splits or tuple(SPLITS), SPLITS)
-    methods = _known("--methods", methods or drawn.methods, METHODS)
+    explicit = [name for name, row in METHODS.items() if row.choose is None]
+    methods = _known("--methods", methods or drawn.methods, explicit)
     _check_methods(figure, methods)
     if strange := [rate for rate in rates if rate not in drawn.rates]:
         known = ", ".join(f"{rate:g}" for rate in drawn.rates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,14 +16,16 @@ console = Console(stderr=True, highlight=False)
 
 
 @contextmanager
-def shown_progress(name: str, rounds: int, show: bool | None) -> Iterator[Observer]:
-    """Show the progress if asked to; None: where stderr is a terminal or a notebook."""
+def shown_progress(
+    name: str, rounds: int, show: bool | None
+) -> Iterator[tuple[Observer, Callable[[str], None]]]:
+    """Show rounds and sentences if asked to; None: where stderr is a terminal or a notebook."""
     visible = console.is_terminal or console.is_jupyter
     if show is False or (show is None and not visible):
-        yield lambda _: None
+        yield lambda _: None, lambda _: None
         return
     with progress(name, rounds) as observe:
-        yield observe
+        yield observe, lambda sentence: console.print(sentence, markup=False)
 
 
 @contextmanager

@@ -64,7 +64,10 @@ class Result:
         return self._audit(client).record.weights
 
     def pred_probs(self, client: Site) -> Tensor:
-        """Return the trained model's probability of every class for a site's samples."""
+        """Return the probability of every class for a site's samples, as the audit has it.
+
+        It is the trained model's; with out-of-fold that of heads which have not seen the sample.
+        """
         return self._audit(client).record.probabilities
 
     def site_summary(self, client: Site) -> SiteSummary:
@@ -97,8 +100,10 @@ class Result:
             for name in ("validation_accuracy", "test_accuracy", "f1")
             if isinstance(value := self.summary.get(name), float)
         ]
+        by = self.summary.get("chosen", {}).get("by")
+        chosen = f", which {by} chose," if by else ""
         lines = [
-            f"Result of {self.summary['method']} after {self.summary['rounds']} rounds",
+            f"Result of {self.summary['method']}{chosen} after {self.summary['rounds']} rounds",
             f"  {', '.join(figures)}",
         ]
         if self.audits:

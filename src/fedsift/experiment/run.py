@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedsift.algorithms import ServerState
+from fedsift.algorithms.registry import METHODS
 from fedsift.audit import SiteAudit
 from fedsift.errors import InputError
 from fedsift.experiment import checkpoint
@@ -68,10 +69,13 @@ def execute(
         folder.check_run()
     with folder.held():
         if resume:
-            _check_same(out, read_config(out), config)
+            old = read_config(out)
+            _check_same(out, old, config)
             setup = build(config)
-            _check_samples(out, read_config(out), setup.config)
-            point = checkpoint.load_latest(folder.checkpoints, config, setup.device)
+            _check_same(out, old, setup.config)  # where it had to be built to know its method
+            _check_samples(out, old, setup.config)
+            setup = replace(setup, choice=setup.choice or folder.read_choice(old))
+            point = checkpoint.load_latest(folder.checkpoints, setup.config, setup.device)
             if point is not None and point.next_round > config.rounds:
                 raise InputError(
                     f"{out} has done {point.next_round} rounds; set rounds to at least that to "
@@ -80,7 +84,7 @@ def execute(
         else:
             folder.check_free()
             setup, point = build(config), None
-        folder.open(setup.config)  # after the checks: bad input leaves nothing behind
+        folder.open(setup.config, setup.choice)  # after the checks: bad input leaves nothing behind
         if setup.schema is not None:
             folder.write_schema(setup.schema)
         finished = _run(setup, folder, point, observe)
@@ -105,10 +109,16 @@ def read_config(out: Path) -> Config:
 
 
 def _check_same(out: Path, old: Config, new: Config) -> None:
-    """Refuse to continue a run with another configuration than it was started with."""
-    for name in old.values() | new.values():
+    """Refuse to continue a run with another configuration than it was started with.
+
+    Of a method that is still to be chosen only the keys are compared that it has itself.
+    """
+    chosen = METHODS[new.method].choose is None
+    known = old.values() | new.values() if chosen else new.values()
+    later = {"digest"} if chosen else {"digest", "method"}  # known when the run is built
+    for name in known:
         was, now = old.value(name), new.value(name)
-        if name == "digest":  # known only when the samples are read
+        if name in later:
             continue
         if was != now and name not in checkpoint.MAY_CHANGE:
             raise InputError(
@@ -178,6 +188,7 @@ def summarise(setup: Setup, records: list[dict[str, Any]], seconds: float) -> di
     accuracies = [r["test_accuracy"] for r in records if r.get("test_accuracy") is not None]
     return {
         "method": config.method,
+        **_chosen(setup),
         "dataset": setup.data.name,
         "seed": config.seed,
         "rounds": len(records),
@@ -195,6 +206,12 @@ def summarise(setup: Setup, records: list[dict[str, Any]], seconds: float) -> di
         "input_shape": list(setup.data.shape),
         "versions": versions(),
     }
+
+
+def _chosen(setup: Setup) -> dict[str, Any]:
+    """Return who chose the method and why, where the user did not."""
+    choice = setup.choice
+    return {} if choice is None else {"chosen": {"by": choice.by, "why": choice.why}}
 
 
 def hypergradient_summary(setup: Setup, last: dict[str, Any]) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@
     summary.json                    the last round, the totals, the versions
     model.safetensors               the model, by parameter name
     schema.json                     how one's own samples become its inputs
+    chosen.json                     which method was chosen and why, where the user named none
     clients/<site>/weights.parquet  the site's samples after training (``audit.record``)
     clients/<site>/audit.json       a summary of the site's labels
     clients/<site>/samples.parquet  what a person sees of samples that were given in memory
@@ -21,12 +22,14 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fedsift.algorithms.method import Choice
 from fedsift.audit import SiteAudit
 from fedsift.data.schema import Schema
 from fedsift.errors import InputError
@@ -45,6 +48,7 @@ class RunFolder:
         self.rounds = path / "rounds.jsonl"
         self.summary = path / "summary.json"
         self.model = path / "model.safetensors"
+        self.chosen = path / "chosen.json"
         self.checkpoints = path / "checkpoint"
 
     def check_free(self) -> None:
@@ -72,15 +76,28 @@ class RunFolder:
                 if path.is_dir() and not any(path.iterdir()):
                     path.rmdir()
 
-    def open(self, config: Config) -> None:
+    def open(self, config: Config, choice: Choice | None = None) -> None:
         """Write the configuration; until the summary is written the run is unfinished."""
         try:
+            self.chosen.unlink(missing_ok=True)
+            if choice is not None:
+                write_text(self.chosen, json.dumps(asdict(choice)) + "\n")
             write_text(self.config, config.to_toml())
             self.summary.unlink(missing_ok=True)
         except OSError as error:
             raise InputError(
                 f"cannot write to {self.path} ({error.strerror}); choose another folder with --out"
             ) from None
+
+    def read_choice(self, config: Config) -> Choice | None:
+        """Return how the run's method was chosen; None where it was given."""
+        try:
+            choice = Choice(**json.loads(self.chosen.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (TypeError, ValueError):
+            raise InputError(f"{self.chosen} cannot be read; remove it to resume") from None
+        return choice if choice.method == config.method else None
 
     def write_schema(self, schema: Schema) -> None:
         """Write how samples become the model's inputs."""

@@ -39,7 +39,7 @@ def _save(finished: Finished, path: Path) -> None:
     folder = RunFolder(path)
     with folder.held():
         folder.check_free()
-        folder.open(finished.setup.config)
+        folder.open(finished.setup.config, finished.setup.choice)
         keep_all(finished, path)
         folder.write_rounds(finished.rounds)
         folder.write_results(finished.model(), finished.audits, finished.summary)

@@ -9,7 +9,7 @@ can audit its own labels; those that allow it reply with how many are suspicious
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,9 @@ def execute_remotely(
     own: OwnServer | None = None,
     resume: bool = False,
     observe: Observer = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Finished:
-    """Run a configuration with remote clients into a folder."""
+    """Run a configuration with remote clients into a folder; ``say`` hears what was chosen."""
     if own is not None:
         unused = {name: key.default for name, key in keys_of(DataKeys).items() if name != "clients"}
         config = config.replace(**{**unused, **own.keys, "dataset": OWN})
@@ -62,6 +63,8 @@ def execute_remotely(
     module = build_model(config.model, data.shape, data.classes, config.seed)
     setup = server_side(config, data, module, federation)
     setup = replace(setup, schema=schema) if own is None else setup.of_own_data(schema)
+    if setup.choice is not None:
+        say(str(setup.choice))
 
     def open_run(config: Config) -> Setup:
         point = None
@@ -80,7 +83,7 @@ def execute_remotely(
         federation.open(config.clients, 0 if point is None else point.next_round, settings)
         return setup
 
-    finished = execute(config, out, resume=resume, observe=observe, build=open_run)
+    finished = execute(setup.config, out, resume=resume, observe=observe, build=open_run)
     return _close(setup, federation, RunFolder(out), finished) if setup.learns_weights else finished
 
 

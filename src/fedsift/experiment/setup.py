@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedsift import device
 from fedsift.algorithms import Algorithm, Server, ServerState
-from fedsift.algorithms.method import Method, Weighting
+from fedsift.algorithms.method import Choice, Method, Weighting
 from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client
 from fedsift.data import ClientData, FederatedData, ServerData, apply_corrections, build
@@ -38,7 +38,7 @@ BETTER = (
 
 @dataclass(frozen=True)
 class Setup:
-    """A noisy-label run, ready to start."""
+    """A noisy-label run, ready to start; ``choice`` is how its method was found, if not given."""
 
     config: Config
     data: FederatedData | ServerData
@@ -49,6 +49,7 @@ class Setup:
     schema: Schema | None = None
     clean_set: CleanSet | None = None
     notes: tuple[str, ...] = ()
+    choice: Choice | None = None
 
     def of_own_data(self, schema: Schema | None, notes: Sequence[str] = ()) -> Setup:
         """Return the run on one's own data, with what the clean set lacks among its notes."""
@@ -169,14 +170,15 @@ def from_data(
 ) -> Setup:
     """Build a run on given data and a given model; ``modes`` are those of a trial on a CPU."""
     _check_cohort(config, len(data.clients))
-    problem = _problem(config, module, data, modes)
+    config, problem, choice = _problem(config, module, data, modes)
     method, where = METHODS[config.method], device.resolve(config.device)
     clients = _clean_only(data) if method.needs_truth else data.clients
     members = [
         Client(m, problem, batch_of(client.inputs, client.labels, where), config.seed)
         for m, client in enumerate(clients)
     ]
-    return _setup(config, data, problem, LocalFederation(members, names=data.site_names))
+    federation = LocalFederation(members, names=data.site_names)
+    return _setup(config, data, problem, federation, choice)
 
 
 def server_side(
@@ -186,7 +188,8 @@ def server_side(
     _check_cohort(config, config.clients)
     if METHODS[config.method].needs_truth:
         raise DataError("the oracle needs the true labels; use it on simulated noise only")
-    return _setup(config, data, _problem(config, module, data), federation)
+    config, problem, choice = _problem(config, module, data)
+    return _setup(config, data, problem, federation, choice)
 
 
 def _problem(
@@ -194,17 +197,31 @@ def _problem(
     module: nn.Module,
     data: FederatedData | ServerData,
     modes: RunModes | None = None,
-) -> Reweighting:
+) -> tuple[Config, Reweighting, Choice | None]:
     where = device.resolve(config.device)
     model = FlatModel(module, where)
     if modes is None or where.type != "cpu":
         model = bind(model, data.validation[0], "the validation inputs")
     else:
         model = model.run_as(modes)
+    config, choice = _choose(config, model, data)
     if config.values().get("curvature") == "hessian":
         model.modes.need_hessian()
     weighting = METHODS[config.method].weighting(config.settings)
-    return Reweighting(model, config.l2, weighting.initial_weight, weighting.bootstrap)
+    problem = Reweighting(model, config.l2, weighting.initial_weight, weighting.bootstrap)
+    return config, problem, choice
+
+
+def _choose(
+    config: Config, model: FlatModel, data: FederatedData | ServerData
+) -> tuple[Config, Choice | None]:
+    """Return the configuration of the method that trains, and the choice if it was made here."""
+    choose = METHODS[config.method].choose
+    if choose is None:
+        return config, None
+    inputs = whole(data.validation[0]).to(model.initial().device)
+    choice = choose(Reweighting(model), inputs)
+    return config.replace(method=choice.method), choice
 
 
 def _setup(
@@ -212,6 +229,7 @@ def _setup(
     data: FederatedData | ServerData,
     problem: Reweighting,
     federation: Federation,
+    choice: Choice | None,
 ) -> Setup:
     METHODS[config.method].check(problem)
     inputs, labels = data.validation
@@ -224,7 +242,7 @@ def _setup(
     )
     context = BuildContext(problem.model.length, config.seed, config.cohort)
     algorithm = METHODS[config.method].build(config.settings, context)
-    return Setup(config, data, problem.model, federation, server, algorithm)
+    return Setup(config, data, problem.model, federation, server, algorithm, choice=choice)
 
 
 def _check_cohort(config: Config, clients: int) -> None:

@@ -1,9 +1,9 @@
 """The server app: the ordinary algorithms on a federation of sites that Flower reaches.
 
 The run config holds ``RunKeys``. Progress goes to standard output, which Flower passes on as the
-run's log: a line ``@round {...}`` per round, ``@file name base64`` for the files of the run folder,
-``@failed sentence``. The folder `FEDSIFT_SERVER` is the server's own; its ``server.json`` may name
-data and a model.
+run's log: ``@note sentence``, a line ``@round {...}`` per round, ``@file name base64`` for the
+files of the run folder, ``@failed sentence``. The folder `FEDSIFT_SERVER` is the server's own; its
+``server.json`` may name data and a model.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def main(grid: Grid, context: Context) -> None:
             own=own_server(folder),
             resume=keys.resume,
             observe=lambda record: _say("round", json.dumps(record)),
+            say=lambda note: _say("note", note),
         )
     except FedsiftError as error:
         _say("failed", f"{int(isinstance(error, InputError))} {error}")

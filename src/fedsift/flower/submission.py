@@ -80,6 +80,7 @@ class Log:
         self.other: list[str] = []
         self.number: str | None = None
         self._observe, self._verbose, self._rounds = observe, verbose, 0
+        self._notes: set[str] = set()
 
     @property
     def complete(self) -> bool:
@@ -94,6 +95,9 @@ class Log:
             if record["round"] > self._rounds:  # a log that is read again repeats rounds
                 self._rounds = record["round"]
                 self._observe(record)
+        elif kind == "@note":
+            say(f"note: {text}", show=text not in self._notes)
+            self._notes.add(text)
         elif kind == "@file":
             name, _, data = text.partition(" ")
             self.files[name] = self.files.get(name, b"") + base64.b64decode(data)

@@ -1,0 +1,80 @@
+"""Auto, the default: the method that suits the model, chosen when the model is known.
+
+    HEAD      only a last linear layer on fixed features is trained
+    NETWORK   any other model
+
+A run with it is a run of the method that it chose: the run folder, its checkpoints and the sites
+know that method only. Its keys are those that both read; whoever sets another key has to say
+which of the two is meant.
+
+The choice rests on what the model is, not on how well it does: that is known when a run is over.
+A method that trains several models, as out-of-fold does, compares their judged losses by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedsift.algorithms import out_of_fold, single_loop
+from fedsift.algorithms.method import Choice, Method, Weighting
+from fedsift.algorithms.state import Algorithm
+from fedsift.errors import ConfigError
+from fedsift.keys import BuildContext, Keys, Settings
+from fedsift.problem import Problem
+from fedsift.problem.linear_head import LinearHead
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A row of the table of methods, by its name there."""
+
+    name: str
+    row: Method
+
+
+HEAD = Candidate("out-of-fold", out_of_fold.METHOD)
+NETWORK = Candidate("single-loop", single_loop.METHOD)
+
+
+def choose(problem: Problem, inputs: Tensor) -> Choice:
+    """Return the method for a model; ``inputs`` are clean ones, on which a head is tried."""
+    try:
+        LinearHead.of(problem).features(inputs)
+    except ConfigError:
+        return Choice(NETWORK.name, "not only a last linear layer on fixed features is trained")
+    return Choice(HEAD.name, "only a last linear layer on fixed features is trained")
+
+
+def shared_groups(*rows: Method) -> tuple[type[Keys], ...]:
+    """Return the groups of keys that all rows read, be it as a part of a larger group."""
+    bases = [part for group in rows[0].groups for part in group.__mro__]
+    parts = [part for part in bases if issubclass(part, Keys) and part is not Keys]
+    shared = [p for p in parts if all(any(issubclass(g, p) for g in r.groups) for r in rows)]
+    largest = [p for p in shared if not any(q is not p and issubclass(q, p) for q in shared)]
+    return tuple(dict.fromkeys(largest))
+
+
+def build(settings: Settings, context: BuildContext) -> Algorithm:
+    """Build what trains any model: a row of the table has to build without one."""
+    return NETWORK.row.build(_of_network(settings), context)
+
+
+def weighting(settings: Settings) -> Weighting:
+    """Return the weighting of what ``build`` builds."""
+    return NETWORK.row.weighting(_of_network(settings))
+
+
+def _of_network(settings: Settings) -> Settings:
+    return Settings.of(NETWORK.row.groups, settings.values())
+
+
+METHOD = Method(
+    f"the default: {HEAD.name} for a linear layer on fixed features, else {NETWORK.name}",
+    shared_groups(HEAD.row, NETWORK.row),
+    build,
+    learns_weights=True,
+    weighting=weighting,
+    choose=choose,
+)
