@@ -89,7 +89,7 @@ def test_pictures(here, bits):
 def test_text(here, capsys):
     write_text(here)
     run_all("Text")
-    assert "--method out-of-fold finds more wrong labels" in capsys.readouterr().err
+    assert "note: auto chose out-of-fold: only a last linear layer" in capsys.readouterr().err
     table = pd.read_csv(here / "runs/tickets/clients/a/issues.csv")
     check(table, QUEUES, {f"T-a{n}" for n in range(60)})
     assert table["text"][0] in set(pd.read_csv(here / "tickets-a.csv")["text"])
@@ -98,11 +98,21 @@ def test_text(here, capsys):
     assert audit.content.fields(7) == {"text": raw["text"][7]}
 
 
+def test_text_with_a_method_that_suits_it_less(here, capsys):
+    write_text(here)
+    (words,) = commands("Text", "run")
+    assert main([*words, "--method", "single-loop", "--set", "rounds=1"]) == 0
+    shown = capsys.readouterr().err
+    assert "--method out-of-fold finds more wrong labels" in shown
+    assert "auto" not in shown
+
+
 def test_text_out_of_fold(here):
     write_text(here)
     (words,) = commands("Text", "run")
-    assert main([*words, "--method", "out-of-fold", *QUICK]) == 0
+    assert main([*words, *QUICK]) == 0
     result = fs.load("runs/tickets")
+    assert (result.summary["method"], result.summary["chosen"]["by"]) == ("out-of-fold", "auto")
     wrong = {name: pd.read_csv(f"tickets-{name}.csv") for name in ("a", "b", "c")}
     for name, raw in wrong.items():
         table = result.label_issues(name).set_index("index").sort_index()

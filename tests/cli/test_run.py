@@ -18,7 +18,7 @@ def test_run_prints_its_figures_and_its_folder(fedsift, tiny):
     assert f"{summary['test_accuracy']:.3f}" in ended.out
     assert ended.out.endswith("run folder: there\nreport:     there/report.html\n")
     assert "<html" in Path("there/report.html").read_text()
-    assert "single-loop 3/3" in ended.err
+    assert "auto 3/3" in ended.err
 
 
 def test_file_then_options_then_set(fedsift, tiny):
@@ -33,7 +33,7 @@ def test_folder_keeps_every_key(fedsift, tiny):
     fedsift("run", tiny, "--out", "run")
     tables = tomllib.loads(Path("run/config.toml").read_text())
     assert {t: list(keys) for t, keys in tables.items()} == {
-        t: list(keys) for t, keys in Config.of().tables().items()
+        t: list(keys) for t, keys in Config.of(method="out-of-fold").tables().items()
     }
     assert tables["data"]["rho"] == 0.4  # the default is written out
 
@@ -67,7 +67,7 @@ def test_resume_reads_the_keys_of_the_method_in_the_folder(fedsift, tiny):
 
 
 def test_resume_with_another_rate_is_refused(fedsift, tiny):
-    fedsift("run", tiny, "--out", "run")
+    fedsift("run", tiny, "--method", "single-loop", "--out", "run")
     ended = fedsift("run", "--out", "run", "--resume", "--set", "rate=9")
     assert ended.code == 2
     assert ended.err == (
@@ -84,10 +84,69 @@ def test_keys_are_a_configuration_file(fedsift, method):
 
 
 def test_keys_are_those_of_the_method_that_would_run(fedsift):
-    assert fedsift("run", "--keys").out == fedsift("run", "--keys", "single-loop").out
+    assert fedsift("run", "--keys").out == fedsift("run", "--keys", "auto").out
     assert (
         fedsift("run", "--method", "focus", "--keys").out == fedsift("run", "--keys", "focus").out
     )
+
+
+def test_keys_of_auto_are_those_of_both_methods(fedsift):
+    (inner,) = fedsift("run", "--keys", "auto").out.split("[inner]")[1:]
+    assert [line.split()[0] for line in inner.split("\n") if line] == ["local_steps", "batch_size"]
+
+
+@pytest.mark.parametrize(
+    ("model", "method"), [("linear", "out-of-fold"), ("digits_cnn", "single-loop")]
+)
+def test_the_chosen_method_is_said_and_kept(fedsift, tiny, model, method):
+    ended = fedsift("run", tiny, "--model", model)
+    assert ended.code == 0
+    assert f"note: auto chose {method}: " in ended.err
+    assert method in ended.out
+    assert read_config(Path("runs/digits-auto-0")).method == method
+    why = json.loads(Path("runs/digits-auto-0/summary.json").read_text())["chosen"]["why"]
+    assert f"auto chose {method}: {why}." in Path("runs/digits-auto-0/report.html").read_text()
+
+
+@pytest.mark.parametrize("words", [[], ["--method", "auto"], ["--method", "out-of-fold"]])
+def test_a_run_of_auto_is_resumed(fedsift, tiny, words):
+    fedsift("run", tiny, "--set", "rounds=5", "--out", "whole")
+    fedsift("run", tiny, "--out", "run")
+    ended = fedsift("run", "--out", "run", "--resume", *words, "--set", "rounds=5")
+    assert ended.code == 0, ended.err
+    for name in ("config.toml", "chosen.json", "model.safetensors"):
+        assert Path("run", name).read_bytes() == Path("whole", name).read_bytes()
+    summaries = [json.loads(Path(n, "summary.json").read_text()) for n in ("run", "whole")]
+    assert [s.pop("seconds") > 0 for s in summaries] == [True, True]
+    assert summaries[0] == summaries[1]
+
+
+def test_a_run_of_auto_is_not_resumed_with_another_key(fedsift, tiny):
+    fedsift("run", tiny, "--out", "run")
+    ended = fedsift("run", "--out", "run", "--resume", "--method", "auto", "--set", "l2=1")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert ended.err.startswith("fedsift: run was run with l2 = 0.001, not 1.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "where"),
+    [
+        ("", ["--set", "rate=5"], "command line"),
+        ("rate = 5", [], "x.toml"),
+        ("rate = 5", ["--method", "auto"], "x.toml"),
+        ("method = 'single-loop'\nrate = 5", ["--method", "auto"], "command line"),
+    ],
+)
+def test_a_key_of_one_of_the_methods_needs_its_name(fedsift, text, words, where):
+    Path("x.toml").write_text(text)
+    ended = fedsift("run", "x.toml", *words)
+    assert (ended.code, ended.err) == (
+        2,
+        f"fedsift: {where}: auto does not read the key 'rate'; methods that read it: single-loop, "
+        "iter-topk, iter-sketch, non-iter; choose one of them as the method; `fedsift run --keys "
+        "auto` prints the keys of auto\n",
+    )
+    assert not Path("runs").exists()
 
 
 def test_keys_of_no_method_are_refused(fedsift):

@@ -17,7 +17,7 @@ from conftest import quadratic_case
 from fedsift.errors import ConfigError, DataError, InputError
 from fedsift.randomness import generator
 
-QUICK: dict[str, Any] = {"rounds": 3, "local_steps": 2, "batch_size": 0, "rate": 2}
+QUICK: dict[str, Any] = {"rounds": 3, "local_steps": 2, "batch_size": 0}
 
 
 def blobs(name: str, count: int, noise: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
@@ -82,9 +82,11 @@ def test_model_is_trained():
     assert result.history["validation_accuracy"].iloc[-1] == after
 
 
-def test_wrong_labels_are_found():
-    settings = {"rounds": 30, "local_steps": 5, "batch_size": 0, "rate": 1, "sketch_rows": 1}
-    result = fs.fit(federation(), **settings)
+@pytest.mark.parametrize(
+    "settings", [{}, {"method": "single-loop", "rate": 1, "sketch_rows": 1}], ids=["auto", "sketch"]
+)
+def test_wrong_labels_are_found(settings):
+    result = fs.fit(federation(), rounds=30, local_steps=5, batch_size=0, **settings)
     for client, (_, labels, true) in enumerate(CLIENTS):
         issues = result.label_issues(client).set_index("index").sort_index()
         wrong = (labels != true).numpy()
@@ -177,7 +179,7 @@ def test_arrays_frames_and_lists_are_taken_as_tensors_are():
 
 
 def test_truth_is_measured_where_it_is_given():
-    result = fs.fit(federation(true_labels=TRUTHS), **QUICK, initial_weight=0.5)
+    result = fs.fit(federation(true_labels=TRUTHS), "single-loop", **QUICK, initial_weight=0.5)
     wrong = torch.cat([labels != true for _, labels, true in CLIENTS])
     flagged = torch.cat([result.weights(m) for m in range(2)]) < 0.5
     assert result.history["weights_f1"].iloc[-1] == pytest.approx(sk.f1_score(wrong, flagged))
@@ -239,18 +241,23 @@ def test_bad_data_is_named(changes, error, message):
     ("settings", "error", "message"),
     [
         ({"method": "fedsgd"}, ConfigError, "fit: method is 'fedsgd'; it must be one of "),
-        ({"raet": 5}, ConfigError, "fit has no setting 'raet'; single-loop takes l2, coh"),
+        ({"raet": 5}, ConfigError, "fit has no setting 'raet'; auto takes l2, coh"),
         ({"dataset": "mnist"}, ConfigError, "fit has no setting 'dataset'"),
         (
             {"method": "fedavg", "self_paced": 5},
             ConfigError,
             "fit: fedavg does not read the key 'self_paced'; methods that read it: single-loop",
         ),
-        ({"rate": 0.5}, ConfigError, "fit: rate is 0.5; it must be at least 1"),
+        ({"l2": -1}, ConfigError, "fit: l2 is -1.0; it must be at least 0"),
+        (
+            {"rate": 5},
+            ConfigError,
+            "fit: auto does not read the key 'rate'; methods that read it: single-loop, .*; choose",
+        ),
         ({"rounds": 0}, ConfigError, "rounds is 0; it must be at least 1"),
         ({"method": "oracle"}, DataError, "the oracle needs the true labels"),
         (
-            {"compressor": "count-sketch", "heavy": 10},
+            {"method": "single-loop", "compressor": "count-sketch", "heavy": 10},
             InputError,
             "heavy is 10; give at most the length 9",
         ),
@@ -291,15 +298,18 @@ def test_one_table_over_all_sites():
 
 
 def test_probabilities_are_the_model_s():
-    result = fs.fit(federation(), **QUICK)
+    result = fs.fit(federation(), "single-loop", **QUICK)
     expected = result.model(PAIRS[1][0]).softmax(dim=1)
     torch.testing.assert_close(result.pred_probs(1), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_result_is_shown_in_five_lines():
-    text = repr(fs.fit(federation(), **QUICK))
+    text = repr(fs.fit(federation(), "single-loop", **QUICK))
     assert text.startswith("Result of single-loop after 3 rounds\n")
     assert text.count("\n") == 4
+    chosen = repr(fs.fit(federation(), **QUICK))
+    assert chosen.startswith("Result of out-of-fold, which auto chose, after 3 rounds\n")
+    assert chosen.count("\n") == 4
     assert repr(fs.fit(federation(), "fedavg", rounds=1)).count("\n") == 2
 
 

@@ -70,12 +70,14 @@ def test_a_new_row_is_a_choice_at_once(monkeypatch):
         ({"method": "iter-topk", "heavy": 2}, "single-loop, iter-sketch"),
         ({"method": "non-iter", "warm_start": False}, "iter-topk, iter-sketch"),
         ({"method": "focus", "preprocess_steps": 2}, "preprocess"),
-        ({"iterations": 1}, "iter-topk, iter-sketch"),  # its default too
+        ({"method": "single-loop", "iterations": 1}, "iter-topk, iter-sketch"),  # its default too
+        ({"rate": 50}, "single-loop, iter-topk, iter-sketch, non-iter; choose one of them as the"),
+        ({"share_noise": False}, "out-of-fold; choose one of them as the method"),
     ],
 )
 def test_a_key_that_the_method_does_not_read_is_refused(values, able):
     name = list(values)[-2 if "system" in values else -1]
-    method = values.get("method", "single-loop")
+    method = values.get("method", "auto")
     with pytest.raises(ConfigError) as caught:
         Config.of(**values)
     assert str(caught.value).startswith(f"{method} does not read the key '{name}'; ")
@@ -96,7 +98,7 @@ def test_another_method_keeps_what_was_changed():
 
 def test_another_method_must_read_what_was_changed():
     with pytest.raises(ConfigError, match="fedavg does not read the key 'rate'"):
-        Config.of(rate=50).replace(method="fedavg")
+        Config.of(method="iter-topk", rate=50).replace(method="fedavg")
 
 
 def test_a_method_needs_its_own_settings():
@@ -113,10 +115,14 @@ def test_a_method_needs_its_own_settings():
         ("seed = 1\nbootstrap = 1.0", {"seed": 2, "method": "fedavg"}, "x.toml: fedavg does not"),
         ("method = 'non-iter'\nr1 = 3", {"method": "fedavg"}, "here: fedavg does not read"),
         ("method = 'fedavg'\nrate = 3", {"method": "non-iter"}, "x.toml: fedavg does not read"),
-        ("rate = 0", {}, "x.toml: rate is 0.0"),
-        ("rate = 3", {"rate": 0}, "here: rate is 0"),
-        ("rate = 3", {"raet": 5}, "here: unknown key 'raet'; did you mean 'rate'?"),
-        ("rate = 3", {"method": "fedagv"}, "here: method is 'fedagv'"),
+        ("method = 'non-iter'\nrate = 0", {}, "x.toml: rate is 0.0"),
+        ("method = 'non-iter'\nrate = 3", {"rate": 0}, "here: rate is 0"),
+        ("l2 = 3", {"raet": 5}, "here: unknown key 'raet'; did you mean 'rate'?"),
+        ("l2 = 3", {"method": "fedagv"}, "here: method is 'fedagv'"),
+        ("rate = 3", {}, "x.toml: auto does not read the key 'rate'"),
+        ("rate = 3", {"method": "auto"}, "x.toml: auto does not read the key 'rate'"),
+        ("method = 'single-loop'\nrate = 3", {"method": "auto"}, "here: auto does not read"),
+        ("method = 'single-loop'\nl2 = 0.1", {"method": "auto"}, {"method": "auto", "l2": 0.1}),
     ],
 )
 def test_changes_to_a_file(tmp_path, monkeypatch, text, changes, expected):
@@ -165,14 +171,14 @@ def test_changes_to_a_file(tmp_path, monkeypatch, text, changes, expected):
 )
 def test_fault_is_named_with_its_place(values, message):
     with pytest.raises(ConfigError) as caught:
-        from_mapping(values, "my.toml")
+        from_mapping({"method": "single-loop"} | values, "my.toml")
     assert str(caught.value).startswith("my.toml: ")
     assert message in str(caught.value)
 
 
 def test_whole_number_for_a_float_is_the_same_configuration():
-    config = Config.of(rate=50, rho=[0, 1], split="non-iid")
-    assert config.to_toml() == Config.of(rate=50.0, rho=(0.0, 1.0), split="non-iid").to_toml()
+    config = Config.of(l2=1, rho=[0, 1], split="non-iid")
+    assert config.to_toml() == Config.of(l2=1.0, rho=(0.0, 1.0), split="non-iid").to_toml()
 
 
 def test_tables_may_be_left_out():

@@ -95,7 +95,7 @@ def test_the_papers_methods_have_nothing_of_ours():
     jobs = plan("fig1", "paper")
     found = {j.config.method: [j.config.value(key) for key in keys] for j in jobs}
     assert all(found[name] == [0, 0, 0, 0] for name in OURS)
-    assert found["single-loop"] == [Config.of().value(key) for key in keys]
+    assert found["single-loop"] == [Config.of(method="single-loop").value(key) for key in keys]
     assert all(found["single-loop"])
 
 

@@ -1,7 +1,9 @@
 """The same run with clients in process and clients that are sites: bit for bit the same."""
 
 import json
+import uuid
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -123,6 +125,37 @@ def test_remote_is_local(tmp_path, method, changes):
     assert {k: there[k] for k in same} == {k: here[k] for k in same}
     assert there["f1"] is None
     assert not (tmp_path / "there" / "clients").exists()
+
+
+@pytest.mark.parametrize(("model", "method"), [("linear", "out-of-fold"), ("mlp", "single-loop")])
+def test_auto_is_resolved_before_the_sites_are_greeted(tmp_path, monkeypatch, model, method):
+    """All that sites are sent, the greeting included, is what the method by name sends."""
+    monkeypatch.setattr(uuid, "uuid4", lambda: SimpleNamespace(hex="the same"))
+    auto, said, sent, kept = tiny("auto", model=model, rounds=2), [], [], []
+    for config in (auto, auto.replace(method=method)):
+        sites = Sites(config, tmp_path / f"sites of {config.method}")
+        out = tmp_path / config.method
+        summary = _remote(config, out, sites, say=said.append)
+        chosen = summary.pop("chosen", None)
+        assert (chosen is not None) == (config is auto)
+        sent.append(sites.sent)
+        kept.append(((out / "config.toml").read_text(), summary | {"seconds": None}))
+    assert sent[0] == sent[1]
+    assert kept[0] == kept[1]
+    assert kept[0][1]["method"] == method
+    why = json.loads((tmp_path / "auto" / "chosen.json").read_text())["why"]
+    assert said == [f"auto chose {method}: {why}"]
+
+
+def test_a_remote_run_that_auto_began_goes_on(tmp_path):
+    config = tiny("auto", rounds=2)
+    sites = Sites(config, tmp_path / "sites")
+    _remote(config, tmp_path / "there", sites)
+    longer = tiny("auto", rounds=4)
+    summary = _remote(longer, tmp_path / "there", sites, resume=True)
+    assert (summary["rounds"], summary["method"]) == (4, "out-of-fold")
+    _local(longer, tmp_path / "here")
+    _compare(tmp_path / "here", tmp_path / "there", sites)
 
 
 @pytest.mark.parametrize("method", ["single-loop", "out-of-fold"])

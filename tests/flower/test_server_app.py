@@ -47,6 +47,16 @@ def test_a_log_that_is_read_again_shows_a_round_once():
     assert log.number == "17"
 
 
+def test_a_note_is_shown_once(capsys):
+    server_app._say("note", "auto chose single-loop:\nwhy")
+    line = capsys.readouterr().out
+    log = Log(print)
+    for _ in range(2):
+        log.read(line)
+    assert capsys.readouterr().err == "note: auto chose single-loop: why\n"
+    assert log.other == []
+
+
 @pytest.mark.parametrize(("kind", "error"), [("0", RunError), ("1", InputError)])
 def test_a_failure_is_raised_as_it_was(kind, error):
     with pytest.raises(error, match="too few"):

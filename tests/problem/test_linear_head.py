@@ -60,6 +60,13 @@ def test_a_linear_layer_that_is_not_the_last_is_refused():
         head.features(X)
 
 
+def test_a_linear_layer_with_frozen_layers_behind_it_is_refused():
+    network = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    network[2].requires_grad_(False)
+    with pytest.raises(ConfigError, match="single-loop"):
+        head_of(network).features(X)
+
+
 def test_many_heads_at_once_are_one_at_a_time():
     heads = torch.randn(2, 3, 4, 7, generator=torch.Generator().manual_seed(2))
     features = torch.cat([X, torch.ones(20, 1)], dim=1)

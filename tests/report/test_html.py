@@ -119,6 +119,14 @@ def test_the_page_shows_the_verdict_the_events_the_configuration_and_the_version
     assert text.count("torch2.13.0") == 1
 
 
+def test_the_page_says_why_a_method_was_chosen(make_run, report):
+    why = {"chosen": {"by": "auto", "why": "a <b>head</b> is trained"}}
+    runs = [make_run("out-of-fold", 0.5, seed=seed, **why) for seed in (0, 1)]
+    page = Page(report(*runs, make_run("fedavg", 0.4)))
+    assert page.text.count("auto chose out-of-fold: a <b>head</b> is trained.") == 1
+    assert page.text.count(" chose ") == 1
+
+
 def test_tags_are_balanced_and_ids_unique(demo, report):
     page = Page(report(*demo))
 

@@ -156,5 +156,6 @@ def test_other_files_are_passed_over_and_broken_ones_named(tmp_path):
 
 
 def test_every_method_has_a_marker_of_its_own():
-    assert MARKERS.keys() == KNOWN.keys()
+    trained = {name for name, row in KNOWN.items() if row.choose is None}
+    assert MARKERS.keys() == trained
     assert len(set(MARKERS.values())) == len(MARKERS)

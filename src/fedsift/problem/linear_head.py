@@ -82,7 +82,9 @@ class LinearHead:
         if self.plain:
             return inputs.flatten(1)
         seen: list[Tensor] = []
-        handle = self.layer.register_forward_pre_hook(lambda _, given: seen.extend(given))
+        handle = self.layer.register_forward_pre_hook(
+            lambda _, given, named: seen.extend((*given, *named.values())), with_kwargs=True
+        )
         try:
             outputs = self.model(self.model.initial(), inputs)
         finally:

@@ -47,6 +47,7 @@ class Section:
     events: Sequence[Event]
     sites: Sequence[RunSites]
     traffic: str
+    chosen: Sequence[str]
 
 
 def write_report(folders: Iterable[str | Path], out: str | Path) -> Path:
@@ -73,6 +74,7 @@ def render(runs: Sequence[Run]) -> str:
             _events(setting),
             run_sites(setting),
             traffic(setting),
+            _chosen(setting),
         )
         for number, setting in enumerate(found)
     ]
@@ -138,6 +140,14 @@ def _listed(numbers: Sequence[str]) -> str:
     more = len(numbers) - SHOWN_ROUNDS
     shown = ", ".join(numbers[:SHOWN_ROUNDS]) + (f" and {more} more" if more > 0 else "")
     return f"round{'' if len(numbers) == 1 else 's'} {shown}"
+
+
+def _chosen(setting: Setting) -> list[str]:
+    """Return why a method was chosen that the user did not name, a sentence per method."""
+    found = [(run.method, (run.summary or {}).get("chosen")) for _, _, run in setting.runs]
+    chosen = [(method, c) for method, c in found if isinstance(c, Mapping)]
+    sentences = [f"{c.get('by')} chose {method}: {c.get('why')}." for method, c in chosen]
+    return list(dict.fromkeys(sentences))
 
 
 def _versions(found: Sequence[Setting]) -> list[tuple[str, Mapping[str, Any]]]:
