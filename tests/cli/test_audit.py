@@ -10,7 +10,8 @@ import pytest
 
 @pytest.fixture
 def run(fedsift, tiny):
-    assert fedsift("run", tiny, "--out", "run", "--set", "share_summary=true").code == 0
+    keys = ("--method", "single-loop", "--set", "share_summary=true")
+    assert fedsift("run", tiny, "--out", "run", *keys).code == 0
     return "run"
 
 

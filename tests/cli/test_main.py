@@ -33,9 +33,10 @@ NAMES = list(COMMANDS)
         ("run --method iter-sketsh", ["method is 'iter-sketsh'", "did you mean 'iter-sketch'?"]),
         ("run --set colour=red", ["unknown key 'colour'"]),
         ("run --set rate", ["--set 'rate' is not of the form key=value"]),
-        ("run --set rate=-2", ["rate is -2.0", "at least 1"]),
-        ("run --set rate=0.5", ["rate is 0.5", "at least 1"]),
-        ("run --set rate=fast", ["rate is 'fast'", "must be a number"]),
+        ("run --method single-loop --set rate=-2", ["rate is -2.0", "at least 1"]),
+        ("run --set l2=-0.5", ["l2 is -0.5", "at least 0"]),
+        ("run --set l2=fast", ["l2 is 'fast'", "must be a number"]),
+        ("run --set rate=5", ["auto does not read the key 'rate'", "choose one of them"]),
         ("run --method iter-sketch --set heavy=10000000", ["heavy is 10000000", "11122"]),
         ("run --method non-iter --set r1=10000000", ["r1 is 10000000", "11122 parameters"]),
         ("run --set rho=1.5", ["rho is 1.5", "[0, 1]"]),
@@ -67,7 +68,7 @@ def test_bad_input_gets_one_line_and_code_2(fedsift, monkeypatch, arguments, par
     Path("broken.toml").write_text("rate = = 5")
     Path("typo.toml").write_text("[solver]\nraet = 5")
     Path("table.toml").write_text("[sovler]\nrate = 5")
-    Path("low.toml").write_text("rate = 0.5")
+    Path("low.toml").write_text("method = 'non-iter'\nrate = 0.5")
     Path("taken").mkdir()
     Path("taken/config.toml").touch()
     before = sorted(Path().rglob("*"))
@@ -126,10 +127,10 @@ def process(*arguments: str, **options) -> subprocess.Popen:
 
 
 def test_process_ends_with_the_code_and_no_traceback():
-    with process("run", "--set", "rate=0.5") as ended:
+    with process("run", "--set", "l2=-0.5") as ended:
         _, err = ended.communicate()
     assert ended.returncode == 2
-    assert err == "fedsift: command line: rate is 0.5; it must be at least 1\n"
+    assert err == "fedsift: command line: l2 is -0.5; it must be at least 0\n"
 
 
 def test_closed_pipe_is_no_fault():

@@ -13,7 +13,7 @@ from fedsift.errors import ConfigError, InputError
 from given import X, Y
 
 PAIRS = {"north": (X, Y), "south": (X[::-1].copy(), Y)}
-KEYS = {"local_steps": 2, "rate": 2, "device": "cpu", "seed": 3}
+KEYS = {"local_steps": 2, "device": "cpu", "seed": 3}
 
 
 def linear() -> nn.Module:

@@ -17,7 +17,7 @@ from fedsift.problem.inputs import StoredInputs, whole
 from given import FRAME, HELD, NAMED, NAMES, SITES, Columns, Items, N, X, Y
 from stored import Watched
 
-QUICK: dict[str, Any] = {"rounds": 2, "local_steps": 1, "batch_size": 4, "rate": 2}
+QUICK: dict[str, Any] = {"rounds": 2, "local_steps": 1, "batch_size": 4}
 
 
 def model(outputs: int = 3) -> nn.Module:
