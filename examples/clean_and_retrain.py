@@ -63,7 +63,7 @@ def main(config: Config, folder: Path) -> dict[str, float]:
     print(f"wrong labels: {noisy['noise_rate']:.1%} before, {after['noise_rate']:.1%} after")
     rows = {
         "fedavg on the labels as they are": noisy,
-        f"{config.method} on them": sifted,
+        f"{sifted['method']} on them": sifted,
         "fedavg on the corrected labels": after,
         "oracle: the right labels only": oracle,
     }

@@ -17,9 +17,9 @@ from fedsift.experiment.auditing import open_audit
 
 EXAMPLES = """\
 examples:
-  fedsift audit runs/digits-single-loop-0                      every site, as csv
-  fedsift audit runs/digits-single-loop-0 --client 3 --format parquet --out site-3
-  fedsift audit runs/digits-single-loop-0 --client 3 --format label-studio
+  fedsift audit runs/digits-auto-0                             every site, as csv
+  fedsift audit runs/digits-auto-0 --client 3 --format parquet --out site-3
+  fedsift audit runs/digits-auto-0 --client 3 --format label-studio
 
 columns: site, index and id of the sample, given_label, predicted_label, label_score (probability
 that the given label is right), is_label_issue (score below 0.5), confidence of the predicted

@@ -10,7 +10,7 @@ from fedsift.report import write_report
 
 EXAMPLES = """\
 examples:
-  fedsift report runs/mnist-single-loop-0
+  fedsift report runs/mnist-auto-0
   fedsift report runs/mnist-* --out mnist.html
 """
 

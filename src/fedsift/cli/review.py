@@ -15,8 +15,8 @@ from fedsift.experiment.auditing import open_audit
 
 EXAMPLES = """\
 examples:
-  fedsift review runs/digits-single-loop-0 --client 3
-  fedsift review runs/digits-single-loop-0 --client 3 --port 8123 --no-browser
+  fedsift review runs/digits-auto-0 --client 3
+  fedsift review runs/digits-auto-0 --client 3 --port 8123 --no-browser
 
 The page is served on this machine only, to a browser that has the token in the address. Decisions
 are saved at once in RUN/clients/NAME/decisions.jsonl; `Export labels` writes corrected.parquet

@@ -38,7 +38,7 @@ methods:
 {methods}
 
 examples:
-  fedsift run                                  on the embedded digits; auto chooses the method
+  fedsift run                                  the embedded digits; auto chooses the method
   fedsift run --dataset mnist --method iter-topk --set rate=100 --out runs/topk
   fedsift run --out runs/topk --resume         continue after a crash
   fedsift run --site north=a.csv --site south=b.csv --validation clean.csv \\
@@ -46,7 +46,7 @@ examples:
   fedsift run --site a=photos/a --site b=photos/b --validation photos/clean --model net:make
   fedsift run --out runs/topk --resume --set rounds=200
   fedsift run --keys iter-topk                 every key of a method, its default and meaning
-  fedsift run --keys single-loop > experiment.toml     as a file to edit
+  fedsift run --keys single-loop > experiment.toml
   fedsift run experiment.toml --set seed=1
 """
 HERE = "command line"

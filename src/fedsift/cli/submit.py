@@ -21,7 +21,8 @@ examples:
   fedsift submit digits.toml --server 127.0.0.1:8000 --ca keys/ca.crt --out runs/digits
   fedsift submit digits.toml --server 127.0.0.1:8000 --ca keys/ca.crt --out runs/digits --resume
 
-The key `clients` says how many sites to wait for. The run goes on at the server if this command is
+The key `clients` says how many sites to wait for. Without the key `method` the server chooses one
+by the model and says which. The run goes on at the server if this command is
 interrupted. The weights of the samples stay at the sites.
 """
 
