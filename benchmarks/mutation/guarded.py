@@ -113,6 +113,7 @@ GUARDED = (
         ),
         ("algorithms/preprocess.py", f"algorithms/test_preprocess.py {KEYS}"),
         ("algorithms/single_loop.py", f"algorithms/test_single_loop.py client {KEYS}"),
+        ("algorithms/auto.py", "algorithms/test_auto.py"),
         ("memory.py", "test_memory.py"),
         ("audit/calibration.py", "audit/test_calibration.py"),
     ),

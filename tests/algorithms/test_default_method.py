@@ -1,4 +1,4 @@
-"""The default method's wiring, two rounds by hand: trust, falling step, mean agreement, pull."""
+"""Single-loop as it is by default, two rounds by hand: trust, falling step, mean agreement, pull."""
 
 import numpy as np
 import pytest

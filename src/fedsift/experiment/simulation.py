@@ -121,6 +121,9 @@ def simulate(
     per site, is for experiments on simulated noise. ``class_names`` and ``ids`` (one list per
     site) appear in the label issues; with ``groups``, both ``ids`` and ``true_labels`` have an
     entry per row. ``encoder`` is a frozen network for samples of ``fs.read``.
+
+    Which parameters of the model are trained (``requires_grad``) decides how ``fit`` trains by
+    default: a last linear layer alone is a head on fixed features.
     """
     named = dict(zip(ORDER, (validation, test, true_labels, class_names, ids), strict=True))
     call = _bound(more, named, groups is not None)
