@@ -1,4 +1,4 @@
-"""Single-loop as it is by default, two rounds by hand: trust, falling step, mean agreement, pull."""
+"""Single-loop as it is by default, two rounds by hand: trust, falling step, agreement, pull."""
 
 import numpy as np
 import pytest
