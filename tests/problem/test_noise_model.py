@@ -86,11 +86,30 @@ def test_beta_moves_labels_towards_what_the_sample_looks_like():
     assert chances.tolist() == pytest.approx([0.25 / 0.42, 0.16 / 0.42, 0.01 / 0.42])
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.7, -0.4])
+def test_sums_are_those_of_the_whole_table(beta):
+    """The reference has P(j | c, x) of every sample as [n, c, j]; the steps never make it."""
+    _, _, ((logs, labels),) = drawn(1, 100, beta=0.3, sharpness=20.0)
+    model = Confusion(Confusion.start(CLASSES).matrix + torch.eye(CLASSES).double(), beta)
+    rate, sums = site_step(model, 0.2, logs, labels)
+    chances, every = model.table(rate, logs).exp(), torch.arange(100)
+    joint = logs.exp() * chances[every, :, labels]
+    q = joint / joint.sum(dim=1, keepdim=True)
+    mean = torch.einsum("ncj,nj->nc", chances, logs)
+    spread = torch.einsum("ncj,nj->nc", chances, logs**2) - mean**2
+    torch.testing.assert_close(beliefs(model, rate, logs, labels)[0], q)
+    torch.testing.assert_close(sums.counts, q.mT @ torch.eye(CLASSES).double()[labels])
+    torch.testing.assert_close(sums.expected, torch.einsum("nc,ncj->cj", q, chances))
+    assert sums.slope == pytest.approx(float((q * (logs[every, labels][:, None] - mean)).sum()))
+    assert sums.curvature == pytest.approx(float((q * spread).sum()))
+    assert sums.likelihood == pytest.approx(float(joint.sum(dim=1).log().sum()))
+
+
 def test_sums_in_parts_are_sums(monkeypatch):
     _, _, ((logs, labels),) = drawn(1, 100, beta=0.0)
     model = Confusion(Confusion.start(CLASSES).matrix, 0.3)
     whole = site_step(model, 0.2, logs, labels)
-    monkeypatch.setattr(noise_model, "CHUNK", 7 * CLASSES**2)
+    monkeypatch.setattr(noise_model, "CHUNK", 7 * CLASSES)
     rate, sums = site_step(model, 0.2, logs, labels)
     assert rate == pytest.approx(whole[0])
     torch.testing.assert_close(sums.packed(), whole[1].packed())

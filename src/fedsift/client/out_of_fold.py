@@ -47,7 +47,7 @@ def fold_step(client: Client, state: ClientState, request: Request, shared: Shar
     state = _opened(client, state, head, heads, centre, request)
     state, sums, model = _noise_step(client, state, request, judging)
     rate = float(state.rates[0]) if state.rates is not None else 0.0
-    given = model.table(rate, torch.zeros(1, head.classes))[0].mT.to(heads)  # [ỹ, c]
+    given = model.chances(rate).mT.to(heads)  # [ỹ, c]
     trained = _train(client, state, request, head, heads, centre, given)
     arrays: dict[str, Payload] = {"update": trained.heads - heads}
     if judging.share:
@@ -163,23 +163,28 @@ def _train(
     assert state.average is not None
     local, judging = request.read(LocalSteps), request.read(Judging)
     source, losses = batch_generator(client, request), []
-    weights, every = state.average.clone(), torch.arange(heads.shape[1], device=heads.device)
+    weights, seen = state.average.clone(), _seen(state.folds, heads)
     whole = torch.arange(len(client.batch), device=heads.device)
     for at in minibatches(len(client.batch), local, source, heads.device):
         part = client.batch.take(whole if at is None else at)
-        folds, x = state.folds[part.positions], head.centred(part.inputs, centre)
+        x = head.centred(part.inputs, centre)
         z = logits(heads, x)
-        known = (_own(z, folds) / judging.temperature).log_softmax(dim=2)
+        known = _own(z, state.folds[part.positions]) / judging.temperature
         target = (known + given[part.labels][:, None]).softmax(dim=2)
-        trains = (folds[:, None] != every).to(z.dtype)
-        if len(every) == 1:
-            trains = torch.ones_like(trains)  # one fold: nothing is held out at the sites
-        trains = trains / trains.sum(dim=0).clamp(min=1)
+        trains = seen[part.positions]
+        trains = (trains / trains.sum(dim=0).clamp(min=1))[:, None, :, None]
         logs = z.log_softmax(dim=3)
-        residuals = (logs.exp() - target[:, :, None]) * trains[:, None, :, None]
+        residuals = (logs.exp() - target[:, :, None]) * trains
         heads = stepped(heads, x, residuals, local.lr, judging.l2)
-        right = target.gather(2, part.labels[:, None, None].expand(-1, target.shape[1], 1))
-        weights[part.positions] = right.mean(dim=(1, 2))
-        lost = (trains[:, None, :, None] * target[:, :, None] * logs).sum(dim=(0, 3))
-        losses.append(-lost.mean())
-    return _Trained(heads, float(torch.stack(losses).mean()), weights)
+        right = target.mean(dim=1).gather(1, part.labels[:, None])
+        weights[part.positions] = right.squeeze(1)
+        losses.append(-(trains * target[:, :, None] * logs).sum())
+    mean = torch.stack(losses).mean() / (heads.shape[0] * heads.shape[1])
+    return _Trained(heads, float(mean), weights)
+
+
+def _seen(folds: Tensor, heads: Tensor) -> Tensor:
+    """Return [n, F]: 1 where a head trains on a sample; with one fold nothing is held out."""
+    if heads.shape[1] == 1:
+        return heads.new_ones(len(folds), 1)
+    return (folds[:, None] != torch.arange(heads.shape[1], device=folds.device)).to(heads.dtype)

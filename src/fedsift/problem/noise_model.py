@@ -20,6 +20,12 @@ and β: one exchange per step, no matter how many samples there are.
     A ← A + log (N + ε) / (M + C ε P)
 
 At a fixed point the gradient is zero. With β = 0 and equal b_m it is an EM step.
+
+No table of all P(j | c, x_i), which would be [n, C, C], is needed for any of these sums. With
+
+    E[c, j] = exp(A[c, j] + b_m 1[j = c]),     w_ij = p_j(x_i)^β,     D = w Eᵀ
+
+P(j | c, x_i) is E[c, j] w_ij / D_ic, and sums over i or j are products of [n, C] with [C, C].
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ from torch import Tensor
 
 ROW_COUNT = 1.0  # of the prior, in a row of A
 RATE_SD, BETA_SD = 5.0, 1.0
-CHUNK = 2**21  # numbers in one table [samples, C, C]
+CHUNK = 2**21  # numbers in one array [samples, C]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +55,17 @@ class Confusion:
         matrix = torch.full((classes, classes), 0.5 / max(classes - 1, 1), dtype=torch.float64)
         return cls(matrix.fill_diagonal_(0.5).log())
 
+    def scores(self, rate: float) -> Tensor:
+        """Return log E, at a site with this rate."""
+        return self.matrix + rate * torch.eye(len(self.matrix), dtype=torch.float64)
+
     def table(self, rate: float, logs: Tensor) -> Tensor:
-        """Return log P(ỹ = j | c, x) as [n, c, j]; [1, c, j] where it is the same for all."""
-        scores = self.matrix + rate * torch.eye(len(self.matrix), dtype=torch.float64)
-        if self.beta == 0.0:
-            return scores.log_softmax(dim=1)[None]
-        return (scores + self.beta * logs[:, None, :]).log_softmax(dim=2)
+        """Return log P(ỹ = j | c, x) of every sample as [n, c, j]."""
+        return (self.scores(rate) + self.beta * logs[:, None, :]).log_softmax(dim=2)
+
+    def chances(self, rate: float) -> Tensor:
+        """Return log P(ỹ = j | c) as [c, j], without what depends on the sample."""
+        return self.scores(rate).log_softmax(dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,32 +99,45 @@ class Sums:
         return cls(pair[0], pair[1], *values[-3:].tolist())
 
 
+class _Posterior:
+    """P(true c | x, ỹ) of samples at a site, and what the sums are made of."""
+
+    def __init__(self, model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> None:
+        scores, tilt = model.scores(rate), model.beta * logs
+        tilt = tilt - tilt.amax(dim=1, keepdim=True)
+        self.E, self.w = scores.exp(), tilt.exp()
+        self.D = self.w @ self.E.mT
+        given = scores.mT[labels] + tilt.gather(1, labels[:, None]) - self.D.log()
+        joint = logs + given  # log p_c P(ỹ | c, x)
+        self.evidence = joint.logsumexp(dim=1)
+        self.q = (joint - self.evidence[:, None]).exp()
+
+    def right(self) -> Tensor:
+        """Return P(ỹ = c | c, x) as [n, C]."""
+        return self.E.diagonal() * self.w / self.D
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Return Σ_j P(j | c, x_i) values_ij as [n, C]."""
+        return (self.w * values) @ self.E.mT / self.D
+
+
 def beliefs(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return P(true c | x, ỹ) as [n, C], and log P(ỹ | x)."""
-    return _beliefs(model.table(rate, logs), logs, labels)
+    found = _Posterior(model, rate, logs, labels)
+    return found.q, found.evidence
 
 
-def _beliefs(table: Tensor, logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    joint = logs + _given(table, labels)
-    evidence = joint.logsumexp(dim=1)
-    return (joint - evidence[:, None]).exp(), evidence
-
-
-def site_step(
-    model: Confusion, rate: float, logs: Tensor, labels: Tensor, *, inner: int = 1
-) -> tuple[float, Sums]:
+def site_step(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> tuple[float, Sums]:
     """Step a site's rate with A and β fixed; return it, and the sums at the new rate."""
-    for _ in range(inner):
-        gradient, curvature = -rate / RATE_SD**2, 1 / RATE_SD**2
-        for part, given in _parts(logs, labels):
-            table = model.table(rate, part)
-            q, _ = _beliefs(table, part, given)
-            right = table.diagonal(dim1=1, dim2=2).exp()
-            gradient += float(q.gather(1, given[:, None]).sum() - (q * right).sum())
-            curvature += float((q * right * (1 - right)).sum())
-        rate += gradient / curvature
-    classes = len(model.matrix)
-    zero = torch.zeros(classes, classes, dtype=torch.float64)
+    gradient, curvature = -rate / RATE_SD**2, 1 / RATE_SD**2
+    for part, given in _parts(logs, labels):
+        found = _Posterior(model, rate, part, given)
+        right = found.right()
+        likely = found.q * right
+        gradient += float(found.q.gather(1, given[:, None]).sum() - likely.sum())
+        curvature += float((likely * (1 - right)).sum())
+    rate += gradient / curvature
+    zero = torch.zeros_like(model.matrix)
     total = Sums(zero, zero)
     for part, given in _parts(logs, labels):
         total += _sums(model, rate, part, given)
@@ -121,20 +145,14 @@ def site_step(
 
 
 def _sums(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> Sums:
-    table = model.table(rate, logs)
-    q, evidence = _beliefs(table, logs, labels)
-    chances = table.exp()
-    every = chances.expand(len(labels), -1, -1)
-    counts = torch.zeros_like(model.matrix).index_add_(1, labels, q.mT.contiguous())
-    expected = (
-        chances[0] * q.sum(dim=0)[:, None]
-        if len(chances) == 1
-        else (q[:, :, None] * chances).sum(0)
-    )
-    mean = (every @ logs[:, :, None]).squeeze(2)
-    spread = (every @ logs.square()[:, :, None]).squeeze(2) - mean.square()
-    slope = (q * (logs.gather(1, labels[:, None]) - mean)).sum()
-    return Sums(counts, expected, float(slope), float((q * spread).sum()), float(evidence.sum()))
+    found = _Posterior(model, rate, logs, labels)
+    counts = torch.zeros_like(model.matrix).index_add_(1, labels, found.q.mT.contiguous())
+    expected = found.E * ((found.q / found.D).mT @ found.w)
+    mean = found.mean(logs)
+    spread = found.mean(logs.square()) - mean.square()
+    slope = (found.q * (logs.gather(1, labels[:, None]) - mean)).sum()
+    curvature, likely = (found.q * spread).sum(), found.evidence.sum()
+    return Sums(counts, expected, float(slope), float(curvature), float(likely))
 
 
 def shared_step(model: Confusion, sums: Sums, *, free: bool) -> Confusion:
@@ -180,14 +198,7 @@ def objective(
     return likely + row - rate_prior - model.beta**2 / (2 * BETA_SD**2)
 
 
-def _given(table: Tensor, labels: Tensor) -> Tensor:
-    """Return log P(ỹ_i | c, x_i) as [n, C]."""
-    n, classes = len(labels), table.shape[1]
-    at = labels[:, None, None].expand(n, classes, 1)
-    return table.expand(n, classes, classes).gather(2, at).squeeze(2)
-
-
 def _parts(logs: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    size = max(1, CHUNK // max(1, logs.shape[1] ** 2))
+    size = max(1, CHUNK // max(1, logs.shape[1]))
     count = max(1, math.ceil(len(labels) / size))
     yield from zip(logs.tensor_split(count), labels.tensor_split(count), strict=True)
