@@ -45,7 +45,7 @@ import fedsift as fs
 from benchmarks.breast_cancer import provenance
 from benchmarks.calibration import calibration_error
 from fedsift.data.hub import VARIABLE
-from fedsift.data.noise import NOISES, rates
+from fedsift.data.noise import NOISES, About, Outside, rates
 from fedsift.files import write_text
 from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
@@ -86,6 +86,7 @@ def draw(noise: str, seed: int, clean: int = CLEAN) -> Case:
     order = torch.randperm(len(table["label"]), generator=generator(seed, "real noise"))
     parts = order[clean : clean + SITES * EACH].split(EACH)
     outside = order[clean + SITES * EACH :][:WEAK]
+    spare = Outside("cifar10", CLASSES, lambda _: (table["inputs"][outside], table["label"][outside]))
     rate: Any = (0.2, 0.9) if noise == "non-iid" else 0.4
     shares = rates(SITES, rate, generator(seed, "real noise", "rates"))
     sites, truth = [], []
@@ -96,8 +97,9 @@ def draw(noise: str, seed: int, clean: int = CLEAN) -> Case:
         elif noise == "instance":
             given = by_a_weak_model(inputs, true, table["inputs"][outside], table["label"][outside])
         else:
+            about = About("cifar10", inputs, spare)
             kind = NOISES["symmetric" if noise == "non-iid" else noise]
-            given = kind(true, share, CLASSES, generator(seed, "real noise", m))
+            given = kind(true, share, CLASSES, generator(seed, "real noise", m), about)
         sites.append((inputs, given))
         truth.append(true)
     first = order[:clean]
