@@ -86,7 +86,9 @@ def draw(noise: str, seed: int, clean: int = CLEAN) -> Case:
     order = torch.randperm(len(table["label"]), generator=generator(seed, "real noise"))
     parts = order[clean : clean + SITES * EACH].split(EACH)
     outside = order[clean + SITES * EACH :][:WEAK]
-    spare = Outside("cifar10", CLASSES, lambda _: (table["inputs"][outside], table["label"][outside]))
+    spare = Outside(
+        "cifar10", CLASSES, lambda _: (table["inputs"][outside], table["label"][outside])
+    )
     rate: Any = (0.2, 0.9) if noise == "non-iid" else 0.4
     shares = rates(SITES, rate, generator(seed, "real noise", "rates"))
     sites, truth = [], []

@@ -6,7 +6,15 @@ import torch
 from scipy.optimize import minimize
 
 from fedsift.problem import noise_model
-from fedsift.problem.noise_model import Confusion, Sums, beliefs, fit, objective, site_step
+from fedsift.problem.noise_model import (
+    Confusion,
+    Sums,
+    beliefs,
+    fit,
+    objective,
+    own_beta,
+    site_step,
+)
 
 CLASSES = 3
 
@@ -64,6 +72,17 @@ def test_a_known_matrix_is_found_within_its_standard_error():
 def test_a_known_beta_is_found():
     _, _, sites = drawn(4, 1500, beta=0.5)
     assert fit(sites, free=True)[0].beta == pytest.approx(0.5, abs=0.08)
+
+
+def test_the_own_beta_of_a_site_is_found_with_the_matrix_of_all():
+    matrix, _, sites = drawn(2, 3000, beta=0.6)
+    assert [own_beta(Confusion(matrix), *site) for site in sites] == pytest.approx(
+        [0.6] * 2, abs=0.1
+    )
+    _, _, others = drawn(2, 3000, beta=0.0)
+    assert [own_beta(Confusion(matrix), *site) for site in others] == pytest.approx(
+        [0] * 2, abs=0.1
+    )
 
 
 def test_labels_that_depend_on_the_class_alone_give_no_beta():

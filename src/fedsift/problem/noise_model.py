@@ -164,8 +164,11 @@ def shared_step(model: Confusion, sums: Sums, *, free: bool) -> Confusion:
     matrix = (model.matrix + above.log() - below.log()).log_softmax(dim=1)
     if not free:
         return Confusion(matrix)
-    change = (sums.slope - model.beta / BETA_SD**2) / (sums.curvature + 1 / BETA_SD**2)
-    return Confusion(matrix, model.beta + change)
+    return Confusion(matrix, model.beta + _beta_step(model.beta, sums))
+
+
+def _beta_step(beta: float, sums: Sums) -> float:
+    return (sums.slope - beta / BETA_SD**2) / (sums.curvature + 1 / BETA_SD**2)
 
 
 def fit(
@@ -184,6 +187,20 @@ def fit(
         if max(moved, abs(model.beta - last.beta)) < tolerance:
             break
     return model, rates
+
+
+def own_beta(
+    model: Confusion, logs: Tensor, labels: Tensor, *, steps: int = 100, tolerance: float = 1e-3
+) -> float:
+    """Return the β of one site with A as it is, and the site's rate free."""
+    rate, beta = 0.0, model.beta
+    for _ in range(steps):
+        rate, sums = site_step(Confusion(model.matrix, beta), rate, logs, labels)
+        change = _beta_step(beta, sums)
+        beta += change
+        if abs(change) < tolerance:
+            break
+    return beta
 
 
 def objective(
