@@ -28,7 +28,6 @@ from fedsift.audit.noise_posterior import (
     LIMIT,
     Heads,
     NoisePosterior,
-    alone,
     by_model,
 )
 from fedsift.data.clean_set import ENOUGH
@@ -139,7 +138,8 @@ class NoiseCalibration:
             clean_beta=free.beta,
         )
         if beta > LIMIT:
-            return make(*alone(first, labels), np.zeros((0, 1, len(labels))))
+            p, every = np.exp(first), np.arange(len(labels))
+            return make(p[every, labels], p, np.zeros((0, 1, len(labels))))
         found = [by_model(model, logs, labels) for model in (trained, plain)]
         right, classes = found[0][0].mean(axis=0), found[0][1]
         if free.beta <= DOUBT:

@@ -6,9 +6,8 @@
 |                 |                                    | error of e                                |
 | to ``LIMIT``    | the same                           | that, and [d − e n/n', d + e n/n'], which |
 |                 |                                    | holds whatever the noise is               |
-| above           | heads of the clean set alone: a    | the latter alone                          |
-|                 | label is suspect where another     |                                           |
-|                 | class is more probable             |                                           |
+| above           | P(label) by heads of the clean     | the latter alone                          |
+|                 | set: labels tell nothing           |                                           |
 
 β is fitted at the site, with the matrix of all sites, to what trained heads say out of fold: noise
 may follow the samples at one site and the classes at another.
@@ -44,7 +43,7 @@ from fedsift.audit.calibration import (
     share_of_all,
 )
 from fedsift.problem.noise_model import RATE_SD, Confusion, beliefs
-from fedsift.problem.temperature import TINY, Array, Ints
+from fedsift.problem.temperature import Array, Ints
 
 LIMIT, DOUBT = 1.0, 0.5
 ONE_SIDED_95 = 1.645
@@ -149,19 +148,9 @@ class NoisePosterior:
         error = 1 - self.clean.accuracy
         spread = np.sqrt(max(error * (1 - error), 1 / clean**2) * (1 / clean + 1 / total))
         most = (error + ONE_SIDED_95 * spread) * total / chosen.sum()
-        d = float(self.disagree[chosen].mean())
-        return d, d - float(most), d + float(most)
-
-
-def alone(logs: Array, labels: Ints) -> tuple[Array, Array]:
-    """Return the heads' own judgement: P(label) / (P(label) + the largest other P), and classes."""
-    every, p = np.arange(len(labels)), np.exp(logs)
-    others = p.copy()
-    others[every, labels] = 0.0
-    right = p[every, labels] / np.maximum(p[every, labels] + others.max(axis=1), TINY)
-    classes = (1 - right)[:, None] * others / np.maximum(others.sum(axis=1, keepdims=True), TINY)
-    classes[every, labels] = right
-    return right, classes
+        d, estimate = float(self.disagree[chosen].mean()), 1 - self.right[chosen].mean()
+        low, high = d - float(most), d + float(most)
+        return float(np.clip(estimate, low, high)), low, high
 
 
 def by_model(model: Confusion, logs: Array, labels: Ints) -> tuple[Array, Array]:
