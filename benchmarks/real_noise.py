@@ -2,6 +2,7 @@
 
     python -m benchmarks.real_noise                      all cells that are not there yet
     python -m benchmarks.real_noise --methods out-of-fold --noises human_1 --seeds 20 --out DIR
+    python -m benchmarks.real_noise --rounds 150         the same for longer, in files of its own
 
 Features of CIFAR-10 images by an ImageNet-trained network, read from
 ``$FEDSIFT_DATA/features/cifar10-efficientnet-lite0/{train,test}.parquet``: `inputs`, `label`, and
@@ -52,8 +53,11 @@ from fedsift.randomness import generator
 
 FOLDER = "features/cifar10-efficientnet-lite0"
 SITES, EACH, CLEAN, CLASSES, ROUNDS = 10, 500, 500, 10, 60
-METHODS = ("oracle", "fedavg", "clean-only", "single-loop", "out-of-fold")
-REPORTED = ("symmetric", "pair", "human_2", "human_3", "non-iid")
+METHODS = (
+    *("oracle", "fedavg", "clean-only", "preprocess", "disagreement", "glc", "em", "gce", "elr"),
+    *("fedelc", "fedcorr", "single-loop", "out-of-fold"),
+)
+REPORTED = ("symmetric", "pair", "human_2", "human_3", "non-iid", "instance")
 SEEDS = (0, 1, 2)
 INSTANCE, WEAK = 0.3, 500
 OUT = Path("results/real_noise")
@@ -129,7 +133,8 @@ def measure(method: str, case: Case, seed: int, rounds: int = ROUNDS) -> dict[st
     found = {"accuracy": result.summary["test_accuracy"], **{k: result.summary[k] for k in keys}}
     calibration = result.summary["calibration"]
     if calibration.get("kind") == "noise-model":
-        found |= {"beta": calibration["beta"], "judged_accuracy": calibration["accuracy"]}
+        found |= {key: calibration[key] for key in ("beta", "trained_beta")}
+        found |= {key: result.summary[key] for key in ("judged_accuracy", "training_helped")}
     return found | (audited(result) if result.audits else {})
 
 
@@ -153,6 +158,12 @@ def audited(result: fs.Result) -> dict[str, Any]:
     }
 
 
+def name(noise: str, method: str, seed: int, rounds: int, clean: int) -> str:
+    """Return the name of a cell; what is not as in the table is said."""
+    other = [f"r{rounds}"] * (rounds != ROUNDS) + [f"c{clean}"] * (clean != CLEAN)
+    return "-".join([noise, method, str(seed), *other])
+
+
 def run(
     methods: Sequence[str],
     noises: Sequence[str],
@@ -167,7 +178,7 @@ def run(
         for noise in noises:
             case = draw(noise, seed, clean)
             for method in methods:
-                path = out / f"{noise}-{method}-{seed}.json"
+                path = out / f"{name(noise, method, seed, rounds, clean)}.json"
                 if path.exists():
                     continue
                 cell = {"noise": noise, "method": method, "seed": seed, "rounds": rounds}
