@@ -114,7 +114,7 @@ def real_noise() -> str:
     """Return a row per noise, rounds and method: means over seeds, and the accuracy's range."""
     paths = sorted((ROOT / "results" / "real_noise").glob("*.json"))
     cells = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    cells = [c for c in cells if c["noise"] in NOISES and c["clean"] == CLEAN]
+    cells = [c for c in cells if c["noise"] in NOISES and c.get("clean", CLEAN) == CLEAN]
     kinds = sorted({(c["noise"], c["rounds"], c["method"]) for c in cells}, key=_place)
     rows = []
     for kind in kinds:

@@ -172,10 +172,10 @@ def _train(
         heads = stepped(heads, x, residuals, local.lr, judging.l2)
         right = target.mean(dim=1).gather(1, part.labels[:, None])
         weights[part.positions] = right.squeeze(1)
-        recent[part.positions] = known.mean(dim=1).log_softmax(dim=1)
+        recent[part.positions] = known.mean(dim=1)
         losses.append(-(trains * target[:, :, None] * logs).sum())
     mean = torch.stack(losses).mean() / (heads.shape[0] * heads.shape[1])
-    return _Trained(heads, float(mean), weights, recent)
+    return _Trained(heads, float(mean), weights, recent.log_softmax(dim=1))
 
 
 def _seen(folds: Tensor, heads: Tensor) -> Tensor:

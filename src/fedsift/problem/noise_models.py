@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedsift.problem.noise_model import Confusion, Sums, shared_step, site_step
+from fedsift.problem.noise_model import Confusion, Sums, shared_step, site_steps
 
 PLAIN, FREE, TRAINED = range(3)
 COUNT = 3
@@ -50,10 +50,8 @@ class NoiseModels:
         self, rates: Tensor, unseen: Tensor, recent: Tensor, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Step a site's rates [3]; return them, and its sums, a row per model."""
-        logs = (unseen, unseen, recent)
-        found = [site_step(self[i], float(rates[i]), logs[i], labels) for i in range(COUNT)]
-        after = torch.tensor([rate for rate, _ in found], dtype=torch.float64)
-        return after, torch.stack([sums.packed() for _, sums in found])
+        logs = torch.stack([unseen, unseen, recent])
+        return site_steps(self.matrices, self.betas, rates.cpu(), logs, labels)
 
     def stepped(self, sums: Tensor) -> NoiseModels:
         """Step all A and β by the sums of all sites."""
