@@ -20,6 +20,7 @@ from fedsift.files import write_text
 NAMES = (
     "curvature",
     "rounds",
+    "heads",
     "compressors",
     "memory",
     "scaling",

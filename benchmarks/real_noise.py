@@ -2,6 +2,7 @@
 
     python -m benchmarks.real_noise                      all cells that are not there yet
     python -m benchmarks.real_noise --methods out-of-fold --noises human_1 --seeds 20 --out DIR
+    python -m benchmarks.real_noise --rounds 150         the same for longer, in files of its own
 
 Features of CIFAR-10 images by an ImageNet-trained network, read from
 ``$FEDSIFT_DATA/features/cifar10-efficientnet-lite0/{train,test}.parquet``: `inputs`, `label`, and
@@ -45,15 +46,18 @@ import fedsift as fs
 from benchmarks.breast_cancer import provenance
 from benchmarks.calibration import calibration_error
 from fedsift.data.hub import VARIABLE
-from fedsift.data.noise import NOISES, rates
+from fedsift.data.noise import NOISES, About, Outside, rates
 from fedsift.files import write_text
 from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
 
 FOLDER = "features/cifar10-efficientnet-lite0"
 SITES, EACH, CLEAN, CLASSES, ROUNDS = 10, 500, 500, 10, 60
-METHODS = ("oracle", "fedavg", "clean-only", "single-loop", "out-of-fold")
-REPORTED = ("symmetric", "pair", "human_2", "human_3", "non-iid")
+METHODS = (
+    *("oracle", "fedavg", "clean-only", "preprocess", "disagreement", "glc", "em", "gce", "elr"),
+    *("fedelc", "fedcorr", "single-loop", "out-of-fold"),
+)
+REPORTED = ("symmetric", "pair", "human_2", "human_3", "non-iid", "instance")
 SEEDS = (0, 1, 2)
 INSTANCE, WEAK = 0.3, 500
 OUT = Path("results/real_noise")
@@ -86,6 +90,9 @@ def draw(noise: str, seed: int, clean: int = CLEAN) -> Case:
     order = torch.randperm(len(table["label"]), generator=generator(seed, "real noise"))
     parts = order[clean : clean + SITES * EACH].split(EACH)
     outside = order[clean + SITES * EACH :][:WEAK]
+    spare = Outside(
+        "cifar10", CLASSES, lambda _: (table["inputs"][outside], table["label"][outside])
+    )
     rate: Any = (0.2, 0.9) if noise == "non-iid" else 0.4
     shares = rates(SITES, rate, generator(seed, "real noise", "rates"))
     sites, truth = [], []
@@ -96,8 +103,9 @@ def draw(noise: str, seed: int, clean: int = CLEAN) -> Case:
         elif noise == "instance":
             given = by_a_weak_model(inputs, true, table["inputs"][outside], table["label"][outside])
         else:
+            about = About("cifar10", inputs, spare)
             kind = NOISES["symmetric" if noise == "non-iid" else noise]
-            given = kind(true, share, CLASSES, generator(seed, "real noise", m))
+            given = kind(true, share, CLASSES, generator(seed, "real noise", m), about)
         sites.append((inputs, given))
         truth.append(true)
     first = order[:clean]
@@ -125,7 +133,8 @@ def measure(method: str, case: Case, seed: int, rounds: int = ROUNDS) -> dict[st
     found = {"accuracy": result.summary["test_accuracy"], **{k: result.summary[k] for k in keys}}
     calibration = result.summary["calibration"]
     if calibration.get("kind") == "noise-model":
-        found |= {"beta": calibration["beta"], "judged_accuracy": calibration["accuracy"]}
+        found |= {key: calibration[key] for key in ("beta", "trained_beta")}
+        found |= {key: result.summary[key] for key in ("judged_accuracy", "training_helped")}
     return found | (audited(result) if result.audits else {})
 
 
@@ -149,6 +158,12 @@ def audited(result: fs.Result) -> dict[str, Any]:
     }
 
 
+def name(noise: str, method: str, seed: int, rounds: int, clean: int) -> str:
+    """Return the name of a cell; what is not as in the table is said."""
+    other = [f"r{rounds}"] * (rounds != ROUNDS) + [f"c{clean}"] * (clean != CLEAN)
+    return "-".join([noise, method, str(seed), *other])
+
+
 def run(
     methods: Sequence[str],
     noises: Sequence[str],
@@ -163,7 +178,7 @@ def run(
         for noise in noises:
             case = draw(noise, seed, clean)
             for method in methods:
-                path = out / f"{noise}-{method}-{seed}.json"
+                path = out / f"{name(noise, method, seed, rounds, clean)}.json"
                 if path.exists():
                     continue
                 cell = {"noise": noise, "method": method, "seed": seed, "rounds": rounds}

@@ -111,16 +111,14 @@ def clean_set_check() -> str:
 
 
 def real_noise() -> str:
-    """Return a row per noise and method: means over seeds, and the range of the accuracy."""
+    """Return a row per noise, rounds and method: means over seeds, and the accuracy's range."""
     paths = sorted((ROOT / "results" / "real_noise").glob("*.json"))
     cells = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    noises = ("symmetric", "pair", "human_2", "human_3", "non-iid", "instance")
-    methods = ("oracle", "fedavg", "clean-only", "single-loop", "out-of-fold")
+    cells = [c for c in cells if c["noise"] in NOISES and c.get("clean", CLEAN) == CLEAN]
+    kinds = sorted({(c["noise"], c["rounds"], c["method"]) for c in cells}, key=_place)
     rows = []
-    for noise, method in ((n, m) for n in noises for m in methods):
-        same = [c for c in cells if (c["noise"], c["method"]) == (noise, method)]
-        if not same:
-            continue
+    for kind in kinds:
+        same = [c for c in cells if (c["noise"], c["rounds"], c["method"]) == kind]
         means = {
             k: f"{mean(c[k] for c in same):.3f}"
             for k in ("accuracy", "f1", "ece", "width")
@@ -130,13 +128,25 @@ def real_noise() -> str:
         sites = sum(c.get("sites", 0) for c in same)
         inside = f"{sum(c['covered'] for c in same)} of {sites}" if sites else "–"
         seeds = ", ".join(str(c["seed"]) for c in same)
-        shown = [noise, f"`{method}`", seeds]
+        shown = [kind[0], str(kind[1]), f"`{kind[2]}`", seeds]
         shown += [f"{means['accuracy']} ({min(spread):.3f} to {max(spread):.3f})"]
         shown += [means.get("f1", "–"), means.get("ece", "–"), inside, means.get("width", "–")]
         rows.append(f"| {' | '.join(shown)} |\n")
-    titles = ["labels", "method", "seeds", "accuracy", "F1", "calibration error"]
+    titles = ["labels", "rounds", "method", "seeds", "accuracy", "F1", "calibration error"]
     titles += ["sites inside", "width"]
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(rows)
+
+
+CLEAN = 500
+NOISES = ("symmetric", "pair", "human_2", "human_3", "non-iid", "instance")
+METHODS = (
+    *("oracle", "fedavg", "clean-only", "preprocess", "disagreement", "glc", "em", "gce", "elr"),
+    *("fedelc", "fedcorr", "single-loop", "out-of-fold"),
+)
+
+
+def _place(kind: tuple[str, int, str]) -> tuple[int, int, int]:
+    return NOISES.index(kind[0]), kind[1], METHODS.index(kind[2])
 
 
 def fill(text: str) -> str:

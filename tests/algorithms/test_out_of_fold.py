@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedsift.algorithms import LocalSteps, OutOfFold, Server, ServerState
+from fedsift.algorithms import LocalSteps, OutOfFold, Server, ServerState, clean_heads
 from fedsift.algorithms import out_of_fold as at_server
 from fedsift.client import out_of_fold as at_site
 from fedsift.errors import ConfigError
@@ -14,7 +14,8 @@ from fedsift.experiment.run import execute
 from fedsift.federation import LocalFederation
 from fedsift.problem import FlatModel, LabelledBatch, Reweighting, batch_of
 from fedsift.problem.linear_head import stepped
-from fedsift.problem.noise_model import beliefs, fit
+from fedsift.problem.noise_model import Confusion, beliefs, fit
+from fedsift.problem.noise_models import FREE, PLAIN, TRAINED
 from tiny import tiny_config
 
 CLASSES, LOCAL = 3, LocalSteps(3, 0.1, 16)
@@ -82,7 +83,7 @@ def test_no_head_trains_on_a_clean_sample_that_it_judges(case, monkeypatch):
     _, server, _ = case
     algorithm, _, state = trained(case)
     recorder = Recorder()
-    monkeypatch.setattr(at_server, "stepped", recorder)
+    monkeypatch.setattr(clean_heads, "stepped", recorder)
     algorithm.round(case[0], server, state, 4)
     head = at_server.LinearHead.of(server.problem)
     features = head.centred(server.validation.inputs, state.own["centre"])
@@ -100,18 +101,32 @@ def test_clean_samples_are_judged_by_the_other_chain(case):
     for k in range(2):
         mine = state.own["folds"] == k
         y = head.flat(heads[k].mean(dim=0), state.own["centre"])
-        torch.testing.assert_close(
-            found[mine], model(y, server.validation.inputs[mine]).softmax(dim=1)
-        )
+        expected = model(y, server.validation.inputs[mine]).softmax(dim=1).double()
+        torch.testing.assert_close(found[mine], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_the_model_is_the_mean_of_the_heads(case):
-    _, _, state = trained(case)
-    _, server, _ = case
+    federation, server, _ = case
+    server = replace(server, validation=drawn(24, 9)[0])  # few: 480 labels are worth more
+    _, info, state = trained((federation, server, None), rounds=20)
+    assert info.metrics["judged_loss"] <= info.metrics["clean_loss"]
+    assert info.metrics["training_helped"] == 1.0
     head = at_server.LinearHead.of(server.problem)
     x, centre = server.validation.inputs, state.own["centre"]
     each = [server.problem.model(head.flat(W, centre), x) for W in state.own["heads"].flatten(0, 1)]
     torch.testing.assert_close(server.problem.model(state.y, x), torch.stack(each).mean(dim=0))
+
+
+def test_where_training_does_not_help_the_model_is_that_of_the_clean_set(case):
+    """Labels that are all class 0: heads that learn them lose against those of the clean set."""
+    _, server, _ = case
+    same = [LabelledBatch.of(c.batch.inputs, c.batch.labels * 0) for c in _clients(case)]
+    worse = LocalFederation.of(server.problem, same)
+    _, info, state = trained((worse, server, None), rounds=20)
+    assert info.metrics["judged_loss"] > info.metrics["clean_loss"]
+    assert info.metrics["training_helped"] == 0.0
+    mean = at_server.LinearHead.of(server.problem).flat(state.own["prior"], state.own["centre"])
+    assert torch.equal(state.y, mean)
 
 
 @pytest.mark.parametrize("share", [True, False])
@@ -122,13 +137,42 @@ def test_rounds_fit_the_noise_model_as_one_place_would(case, share):
     sites = [
         (s.unseen.double(), c.batch.labels) for s, c in zip(states, _clients(case), strict=True)
     ]
-    for i, free in enumerate((False, True)):
-        found = state.own["noise"] if share else states[0].noise
-        beta = state.own["beta"] if share else states[0].rates[2]
+    found, betas = (state.own[n] if share else getattr(states[0], n) for n in ("noise", "betas"))
+    for i, free in ((PLAIN, False), (FREE, True)):
         model, rates = fit(sites if share else sites[:1], free=free, steps=6, tolerance=0.0)
         torch.testing.assert_close(found[i], model.matrix)
         assert float(states[0].rates[i]) == pytest.approx(rates[0])
-    assert float(beta) == pytest.approx(model.beta)
+        assert float(betas[i]) == pytest.approx(model.beta)
+
+
+def test_the_model_of_trained_heads_ends_where_a_fit_to_what_they_say_would(case):
+    federation, _, _ = case
+    algorithm, _, state = trained(case, rounds=80)
+    sites = [
+        (federation.state(m).recent.double(), c.batch.labels) for m, c in federation.clients.items()
+    ]
+    model, rates = fit(sites, free=True)
+    found = algorithm.noise(state)[TRAINED]
+    for m, rate in enumerate(rates):
+        mine = found.chances(float(federation.state(m).rates[TRAINED])).exp()
+        torch.testing.assert_close(mine, model.chances(rate).exp(), atol=0.02, rtol=0)
+    assert found.beta == pytest.approx(model.beta, abs=0.02)
+
+
+def test_recent_is_what_the_heads_outside_its_fold_say_of_a_sample(case):
+    federation, server, _ = case
+    algorithm, info, state = trained(case, rounds=3)
+    before = {m: federation.state(m).recent for m in federation.clients}
+    whole = replace(algorithm, local=LocalSteps(1, 0.1, 0))
+    whole.round(federation, server, state, 3)
+    head, client = at_server.LinearHead.of(server.problem), federation.clients[1]
+    centre, found = state.own["centre"], federation.state(1)
+    for f in range(2):
+        mine = found.folds == f
+        y = head.flat(state.own["heads"][:, f].mean(dim=0), centre)
+        z = server.problem.model(y, client.batch.inputs[mine]) / info.metrics["temperature"]
+        torch.testing.assert_close(found.recent[mine], z.log_softmax(dim=1))
+    assert not torch.equal(found.recent, before[1])
 
 
 def _clients(case):
@@ -152,9 +196,7 @@ def test_weights_are_bayes_rule_before_a_label_is_trained_on(case):
     federation, _, _ = case
     trained(case, rounds=1)
     state, labels = federation.state(0), federation.clients[0].batch.labels
-    q, _ = beliefs(
-        at_server.Confusion.start(CLASSES), float(state.rates[0]), state.unseen.double(), labels
-    )
+    q, _ = beliefs(Confusion.start(CLASSES), float(state.rates[0]), state.unseen.double(), labels)
     right = q.gather(1, labels[:, None]).squeeze(1).float()
     assert int(torch.isclose(state.average, right, atol=1e-5).sum()) >= 120 - 3 * 16
 
@@ -172,15 +214,14 @@ def test_one_exchange_per_round_and_sums_only_where_they_are_shared(case):
 
 def test_a_site_that_joins_later_is_judged_by_heads_that_have_not_seen_it(case):
     federation, server, _ = case
-    algorithm, _, state = trained(case, rounds=2)
+    algorithm, info, state = trained(case, rounds=2)
     federation.states.pop(3)
     mean = state.own["heads"].mean(dim=(0, 1))
-    info, _ = algorithm.round(federation, server, state, 2)
+    algorithm.round(federation, server, state, 2)
     x = federation.clients[3].batch.inputs
     head = at_server.LinearHead.of(server.problem)
     z = server.problem.model(head.flat(mean, state.own["centre"]), x)
     asked = replace(federation.state(3)).unseen
-    # the temperature is that of the round before its own training
     ratio = (z - z[:, :1]) / (asked - asked[:, :1]).where(asked != asked[:, :1], torch.ones(1))
     spread = ratio[:, 1:][(asked - asked[:, :1])[:, 1:].abs() > 0.5]
     torch.testing.assert_close(spread, torch.full_like(spread, info.metrics["temperature"]))

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from fedsift.audit.record import ROWS
 from fedsift.experiment.config import Config
 from tiny import tiny_config
 
@@ -44,7 +45,7 @@ def outcome() -> Callable[[Path], dict[str, Any]]:
             "summary": {**summary, "seconds": None},
             "model": (folder / "model.safetensors").read_bytes(),
             "weights": {
-                site: frame.assign(pred_probs=frame["pred_probs"].map(tuple)).to_dict()
+                site: frame.assign(**{n: frame[n].map(tuple) for n in ROWS if n in frame}).to_dict()
                 for site, frame in frames.items()
             },
         }

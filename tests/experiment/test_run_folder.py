@@ -72,10 +72,11 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
         ("a", "b", "ä"),
         torch.tensor([0.1, 0.2, 0.3]),
         torch.tensor([1, 1, 1]),
+        probabilities.flip(0),
     )
     record.write(tmp_path)
     read = read_record(tmp_path, "north")
-    for name in ("labels", "weights", "probabilities", "agreement", "true_labels"):
+    for name in ("labels", "weights", "probabilities", "agreement", "true_labels", "clean"):
         assert torch.equal(getattr(read, name), getattr(record, name))
     assert read.ids == record.ids
     assert sites_of(tmp_path) == ["north"]

@@ -6,7 +6,15 @@ import torch
 from scipy.optimize import minimize
 
 from fedsift.problem import noise_model
-from fedsift.problem.noise_model import Confusion, Sums, beliefs, fit, objective, site_step
+from fedsift.problem.noise_model import (
+    Confusion,
+    Sums,
+    beliefs,
+    fit,
+    objective,
+    own_beta,
+    site_step,
+)
 
 CLASSES = 3
 
@@ -66,6 +74,17 @@ def test_a_known_beta_is_found():
     assert fit(sites, free=True)[0].beta == pytest.approx(0.5, abs=0.08)
 
 
+def test_the_own_beta_of_a_site_is_found_with_the_matrix_of_all():
+    matrix, _, sites = drawn(2, 3000, beta=0.6)
+    assert [own_beta(Confusion(matrix), *site) for site in sites] == pytest.approx(
+        [0.6] * 2, abs=0.1
+    )
+    _, _, others = drawn(2, 3000, beta=0.0)
+    assert [own_beta(Confusion(matrix), *site) for site in others] == pytest.approx(
+        [0] * 2, abs=0.1
+    )
+
+
 def test_labels_that_depend_on_the_class_alone_give_no_beta():
     _, _, sites = drawn(4, 1000, beta=0.0)
     assert abs(fit(sites, free=True)[0].beta) < 0.08
@@ -86,11 +105,30 @@ def test_beta_moves_labels_towards_what_the_sample_looks_like():
     assert chances.tolist() == pytest.approx([0.25 / 0.42, 0.16 / 0.42, 0.01 / 0.42])
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.7, -0.4])
+def test_sums_are_those_of_the_whole_table(beta):
+    """The reference has P(j | c, x) of every sample as [n, c, j]; the steps never make it."""
+    _, _, ((logs, labels),) = drawn(1, 100, beta=0.3, sharpness=20.0)
+    model = Confusion(Confusion.start(CLASSES).matrix + torch.eye(CLASSES).double(), beta)
+    rate, sums = site_step(model, 0.2, logs, labels)
+    chances, every = model.table(rate, logs).exp(), torch.arange(100)
+    joint = logs.exp() * chances[every, :, labels]
+    q = joint / joint.sum(dim=1, keepdim=True)
+    mean = torch.einsum("ncj,nj->nc", chances, logs)
+    spread = torch.einsum("ncj,nj->nc", chances, logs**2) - mean**2
+    torch.testing.assert_close(beliefs(model, rate, logs, labels)[0], q)
+    torch.testing.assert_close(sums.counts, q.mT @ torch.eye(CLASSES).double()[labels])
+    torch.testing.assert_close(sums.expected, torch.einsum("nc,ncj->cj", q, chances))
+    assert sums.slope == pytest.approx(float((q * (logs[every, labels][:, None] - mean)).sum()))
+    assert sums.curvature == pytest.approx(float((q * spread).sum()))
+    assert sums.likelihood == pytest.approx(float(joint.sum(dim=1).log().sum()))
+
+
 def test_sums_in_parts_are_sums(monkeypatch):
     _, _, ((logs, labels),) = drawn(1, 100, beta=0.0)
     model = Confusion(Confusion.start(CLASSES).matrix, 0.3)
     whole = site_step(model, 0.2, logs, labels)
-    monkeypatch.setattr(noise_model, "CHUNK", 7 * CLASSES**2)
+    monkeypatch.setattr(noise_model, "CHUNK", 7 * CLASSES)
     rate, sums = site_step(model, 0.2, logs, labels)
     assert rate == pytest.approx(whole[0])
     torch.testing.assert_close(sums.packed(), whole[1].packed())

@@ -10,37 +10,36 @@ the heads that are judged on them.
     Before round 0  heads on the clean set alone, stopped by their judged loss; step size 1/L
     Round           one exchange: T steps on soft targets q_ic ∝ softmax(z_i / τ)_c P(ỹ_i | c)
                     at every site, and at the server on the clean set as one more client; in the
-                    same exchange a step of the noise model (``problem/noise_model.py``)
-    Model           the mean of the heads, which for linear heads is the mean of their logits
+                    same exchange a step of the noise models (``problem/noise_models.py``)
+    Model           the mean of the heads, which for linear heads is the mean of their logits; the
+                    mean of the clean heads as long as their judged loss is lower
 
-τ is the temperature of lowest judged loss, fitted anew every round. The noise model is fitted to
-what the clean heads say of a site's samples, before any label of the site was trained on; it
-converges while the heads train. Two folds each are the fewest that leave everything judged, and
-more are no better (``docs/decisions.md``).
+τ is the temperature of lowest judged loss, fitted anew every round. The noise model that makes the
+targets is fitted to what the clean heads say of a site's samples, before any label of the site was
+trained on; it converges while the heads train. Two folds each are the fewest that leave everything
+judged, and more are no better (``docs/decisions.md``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, one_hot
 
-from fedsift.algorithms.clean_only import FOLDS, PATIENCE, CleanOnlyKeys
+from fedsift.algorithms.clean_heads import CleanSet, Judged
+from fedsift.algorithms.clean_only import FOLDS, CleanOnlyKeys
 from fedsift.algorithms.fedavg import BatchKeys, draw_cohort
 from fedsift.algorithms.method import Method
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
-from fedsift.errors import ConfigError, RunError
+from fedsift.errors import RunError
 from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Answers, Federation, Request, scalars_of
-from fedsift.problem.folds import clean_folds
-from fedsift.problem.linear_head import LinearHead, logits, step_size, stepped
-from fedsift.problem.noise_model import Confusion, Sums, shared_step
-from fedsift.problem.sgd import LocalSteps, minibatches
-from fedsift.problem.temperature import fit_temperature
+from fedsift.problem.linear_head import LinearHead, step_size
+from fedsift.problem.noise_models import FREE, TRAINED, NoiseModels
+from fedsift.problem.sgd import LocalSteps
 from fedsift.randomness import generator
 
 
@@ -49,22 +48,8 @@ class Judging:
     """What sites need besides the heads; ``share``: they may tell sums of their labels."""
 
     temperature: float
-    beta: float
     share: bool
     l2: float
-
-
-class Judged(NamedTuple):
-    """The clean samples by heads that were not trained on them, and the two noise models.
-
-    ``prior_accuracy`` is the judged one of the clean heads before any round.
-    """
-
-    probabilities: Tensor
-    labels: Tensor
-    plain: Confusion
-    free: Confusion
-    prior_accuracy: float
 
 
 @dataclass(frozen=True)
@@ -85,20 +70,19 @@ class OutOfFold:
         if not state.own:
             state, arrays["prior"] = self._open(head, server, state)
         kept = state.own
+        clean = CleanSet.of(server, kept["centre"])
         local = replace(self.local, lr=float(kept["step"]))
 
-        # Step 1: judge the clean samples; the one exchange.
-        judged = self.judged(server, state)
-        p, labels = judged.probabilities.double().cpu(), judged.labels.cpu()
-        temperature = fit_temperature(p.numpy(), labels.numpy())
-        arrays |= {name: kept[name] for name in ("heads", "centre", "noise")}
-        judging = Judging(temperature, judged.free.beta, self.share, _l2(server))
+        # Step 1: the one exchange.
+        arrays |= {name: kept[name] for name in ("heads", "centre", "noise", "betas")}
+        judging = Judging(float(kept["temperature"]), self.share, clean.l2)
         cohort = draw_cohort(federation, server, k)
         answers = cohort.ask(Request("fold-step", k, arrays, scalars_of(local, judging)))
 
         # Step 2: the heads, the clean set being one more client.
-        own = self._clean_steps(head, server, kept, local, k) - kept["heads"]
-        sites, n = sum(r.num_samples for r in answers.replies), len(labels)
+        source = generator(server.seed, k, "clean batches")
+        own = clean.sgd(kept["heads"], kept["folds"], local, source) - kept["heads"]
+        sites, n = sum(r.num_samples for r in answers.replies), len(clean.labels)
         heads = kept["heads"] + (sites * answers.mean("update") + n * own) / (sites + n)
         if not bool(torch.isfinite(heads).all()):
             raise RunError(
@@ -106,28 +90,33 @@ class OutOfFold:
                 "sites as those of the clean set are"
             )
 
-        # Step 3: the noise model.
-        noise = self._noise(judged, answers)
-        y = head.flat(heads.mean(dim=(0, 1)), kept["centre"])
+        # Step 3: the noise models, and what the heads are worth.
+        noise = self._noise(kept, answers)
+        judged = clean.judged(heads.mean(dim=1), kept["folds"])
+        helped = judged.loss <= float(kept["clean_loss"])
+        y = head.flat(heads.mean(dim=(0, 1)) if helped else kept["prior"], kept["centre"])
         metrics = {
             "train_loss": answers.mean_scalar("loss"),
-            "judged_loss": float(-p[torch.arange(n), labels].clamp(min=1e-30).log().mean()),
-            "judged_accuracy": float((p.argmax(dim=1) == labels).double().mean()),
-            "temperature": temperature,
-            "beta": float(noise["beta"]),
+            "judged_loss": judged.loss,
+            "judged_accuracy": judged.accuracy,
+            "clean_loss": float(kept["clean_loss"]),
+            "training_helped": float(helped),
+            "temperature": judged.temperature,
+            "beta": float(noise["betas"][FREE]),
+            "trained_beta": float(noise["betas"][TRAINED]),
         }
-        state = ServerState(y, state.x, state.solver, {**kept, "heads": heads, **noise})
-        return RoundInfo(metrics, answers.events), state
+        temperature = torch.tensor(judged.temperature, dtype=torch.float64)
+        own_state = {**kept, "heads": heads, "temperature": temperature, **noise}
+        return RoundInfo(metrics, answers.events), replace(state, y=y, own=own_state)
 
     def judged(self, server: Server, state: ServerState) -> Judged:
         """Judge every clean sample by the heads that were not trained on it."""
-        kept, batch = state.own, server.validation
-        features = LinearHead.of(server.problem).centred(batch.inputs, kept["centre"])
-        z = _judged_logits(kept["heads"].mean(dim=1), features, kept["folds"])
-        plain, free = (Confusion(matrix.cpu()) for matrix in kept["noise"])
-        free = replace(free, beta=float(kept["beta"]))
-        known = float(kept["prior_accuracy"])
-        return Judged(z.softmax(dim=1), batch.labels, plain, free, known)
+        kept = state.own
+        return CleanSet.of(server, kept["centre"]).judged(kept["heads"].mean(dim=1), kept["folds"])
+
+    def noise(self, state: ServerState) -> NoiseModels:
+        """Return the noise models."""
+        return NoiseModels.of(state.own["noise"], state.own["betas"])
 
     def closing(self, state: ServerState) -> Mapping[str, Tensor]:
         """Return what a site needs, besides y, to judge its own samples."""
@@ -141,127 +130,45 @@ class OutOfFold:
         That one may be fitted to all of it: no site's label is in it, and no clean sample is judged
         by it.
         """
-        batch = server.validation
-        centre = head.centre(batch.inputs)
-        features = head.centred(batch.inputs, centre)
+        inputs = server.validation.inputs
+        centre = head.centre(inputs)
+        clean = CleanSet.of(server, centre)
         # The loss is convex: a random start would only leave its noise in what steps do not reach.
-        step, start = step_size(features, _l2(server)), features.new_zeros(head.shape)
+        step, start = step_size(clean.features, clean.l2), clean.features.new_zeros(head.shape)
         local = replace(self.local, lr=step)
         found = {}
         for name, count in (("prior", FOLDS), ("heads", self.clean)):
-            folds = clean_folds(batch.inputs, batch.labels, count).to(batch.labels.device)
-            _check_folds(folds, count)
-            found[name] = folds, self._fit(server, features, folds, start, local, name)
-        folds, prior = found["prior"]
-        p = _judged_logits(prior, features, folds).softmax(dim=1).double().cpu()
-        temperature = fit_temperature(p.numpy(), batch.labels.cpu().numpy())
-        folds, chains = found["heads"]
-        heads = chains[:, None].repeat(1, self.site, 1, 1)
-        noise = Confusion.start(head.classes).matrix
+            folds = clean.folds(inputs, count)
+            heads = clean.fit(folds, start, local, self.limit, name)
+            found[name] = heads, folds, clean.judged(heads, folds)
+        first, _, alone = found["prior"]
+        chains, folds, judged = found["heads"]
+        noise = NoiseModels.start(head.classes)
+        numbers = {
+            "step": step,
+            "temperature": judged.temperature,
+            "prior_accuracy": alone.accuracy,
+            "clean_loss": alone.loss,
+        }
         kept = {
-            "heads": heads,
+            "heads": chains[:, None].repeat(1, self.site, 1, 1),
+            "prior": first.mean(dim=0),
             "centre": centre,
             "folds": folds,
-            "step": torch.tensor(step, dtype=torch.float64),
-            "noise": torch.stack([noise, noise]),
-            "beta": torch.zeros((), dtype=torch.float64),
-            "prior_accuracy": (p.argmax(dim=1) == batch.labels.cpu()).double().mean(),
+            "noise": noise.matrices,
+            "betas": noise.betas,
+            **{n: torch.tensor(value, dtype=torch.float64) for n, value in numbers.items()},
         }
-        return replace(state, own=kept), prior.mean(dim=0) / temperature
+        return replace(state, own=kept), kept["prior"] / alone.temperature
 
-    def _fit(
-        self,
-        server: Server,
-        features: Tensor,
-        folds: Tensor,
-        start: Tensor,
-        local: LocalSteps,
-        name: str,
-    ) -> Tensor:
-        """Train a head per fold on the other folds; return those of lowest judged loss."""
-        count, labels = int(folds.max()) + 1, server.validation.labels
-        source = generator(server.seed, f"{name} batches")
-        heads = start.repeat(count, 1, 1)
-        best, lowest, since = heads, float("inf"), 0
-        for _ in range(max(1, self.limit // local.steps)):
-            heads = _clean_sgd(heads, features, labels, folds, local, _l2(server), source)
-            loss = float(cross_entropy(_judged_logits(heads, features, folds), labels))
-            since += 1
-            if loss < lowest:
-                best, lowest, since = heads, loss, 0
-            if since >= PATIENCE:
-                break
-        return best
-
-    def _clean_steps(
-        self,
-        head: LinearHead,
-        server: Server,
-        kept: Mapping[str, Tensor],
-        local: LocalSteps,
-        k: int,
-    ) -> Tensor:
-        """Take the round's local steps on the clean set."""
-        batch, source = server.validation, generator(server.seed, k, "clean batches")
-        features = head.centred(batch.inputs, kept["centre"])
-        return _clean_sgd(
-            kept["heads"], features, batch.labels, kept["folds"], local, _l2(server), source
-        )
-
-    def _noise(self, judged: Judged, answers: Answers) -> dict[str, Tensor]:
-        """Step both noise models by the sums of the sites that replied."""
-        models, classes = [judged.plain, judged.free], len(judged.plain.matrix)
+    def _noise(self, kept: Mapping[str, Tensor], answers: Answers) -> dict[str, Tensor]:
+        """Step the noise models by the sums of the sites that replied."""
+        models = NoiseModels.of(kept["noise"], kept["betas"])
         if self.share:
             rows = [p.cpu() for p in answers.payloads("sums") if isinstance(p, Tensor)]
-            for i, free in enumerate((False, True)):
-                total = Sums.unpacked(torch.stack([row[i] for row in rows]).sum(dim=0), classes)
-                models[i] = shared_step(models[i], total, free=free)
-        device = judged.labels.device
-        return {
-            "noise": torch.stack([model.matrix for model in models]).to(device),
-            "beta": torch.tensor(models[1].beta, dtype=torch.float64),
-        }
-
-
-def _clean_sgd(
-    heads: Tensor,
-    features: Tensor,
-    labels: Tensor,
-    folds: Tensor,
-    local: LocalSteps,
-    l2: float,
-    source: torch.Generator,
-) -> Tensor:
-    """Take T steps of heads [K, ..., C, D + 1] on the clean samples outside their folds."""
-    seen = (folds[:, None] != torch.arange(len(heads), device=folds.device)).to(heads.dtype)
-    for at in minibatches(len(labels), local, source, labels.device):
-        x, given, weights = (
-            (part if at is None else part[at]) for part in (features, labels, seen)
-        )
-        weights = weights / weights.sum(dim=0).clamp(min=1)
-        shape = (*weights.shape, *[1] * (heads.ndim - 2))
-        target = one_hot(given, heads.shape[-2]).view(len(given), *[1] * (heads.ndim - 2), -1)
-        residuals = (logits(heads, x).softmax(dim=-1) - target) * weights.view(shape)
-        heads = stepped(heads, x, residuals, local.lr, l2)
-    return heads
-
-
-def _judged_logits(heads: Tensor, features: Tensor, folds: Tensor) -> Tensor:
-    """Return the logits [n, C] of every sample under the head of its fold, heads [K, C, D + 1]."""
-    every = torch.arange(len(features), device=features.device)
-    return logits(heads, features)[every, folds]
-
-
-def _check_folds(folds: Tensor, count: int) -> None:
-    if int(folds.max()) < 1:
-        raise ConfigError(
-            f"the validation set has {len(folds)} samples, too few to train {count} heads on some "
-            "and judge them on others; give a larger one"
-        )
-
-
-def _l2(server: Server) -> float:
-    return float(getattr(server.problem, "l2", 0.0))
+            models = models.stepped(torch.stack(rows).sum(dim=0))
+        device = kept["heads"].device
+        return {"noise": models.matrices.to(device), "betas": models.betas.to(device)}
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsift.audit.calibration import Belief
-from fedsift.audit.noise_calibration import AnyCalibration
+from fedsift.audit.noise_calibration import AnyCalibration, NoiseCalibration
 from fedsift.audit.record import SiteRecord
 
 COLUMNS = (
@@ -38,7 +38,10 @@ COLUMNS = (
 
 def label_posterior(record: SiteRecord, calibration: AnyCalibration) -> Belief:
     """Return the posterior of a site's labels."""
-    return calibration.posterior(record.probabilities.double().numpy(), record.labels.numpy())
+    given = record.probabilities.double().numpy(), record.labels.numpy()
+    if isinstance(calibration, NoiseCalibration) and record.clean is not None:
+        return calibration.posterior(*given, record.clean.double().numpy())
+    return calibration.posterior(*given)
 
 
 def issue_table(record: SiteRecord, belief: Belief, class_names: Sequence[str]) -> pd.DataFrame:

@@ -11,6 +11,7 @@
 | agreement  | how far the model agreed with the label, mean over rounds        |
 | true_label | number of the right class, in simulation only                    |
 | pred_probs | the trained model's probability of every class                   |
+| clean_probs| that by heads of the clean set alone, after out-of-fold          |
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from fedsift.files import write_atomically
 from fedsift.memory import aligned
 
 FILE = "weights.parquet"
+ROWS = ("pred_probs", "clean_probs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class SiteRecord:
     """The samples of one site after training; only the site itself may see it.
 
     ``labels`` are class numbers; ``ids`` are None where samples have no names, ``true_labels``
-    where they are not known.
+    where they are not known, ``clean`` where there are no heads of the clean set.
     """
 
     site: str
@@ -49,6 +51,7 @@ class SiteRecord:
     ids: tuple[str, ...] | None = None
     agreement: Tensor | None = None
     true_labels: Tensor | None = None
+    clean: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.ids is not None and len(self.ids) != len(self.labels):
@@ -73,7 +76,6 @@ class SiteRecord:
         write_atomically(path_of(folder, self.site), partial(pq.write_table, table))
 
     def _columns(self) -> dict[str, Any]:
-        flat = pa.array(self.probabilities.float().contiguous().numpy().reshape(-1))
         return {
             "index": np.arange(len(self)),
             "id": self.names,
@@ -81,7 +83,8 @@ class SiteRecord:
             "weight": self.weights.numpy(),
             "agreement": None if self.agreement is None else self.agreement.numpy(),
             "true_label": None if self.true_labels is None else self.true_labels.numpy(),
-            "pred_probs": pa.FixedSizeListArray.from_arrays(flat, self.probabilities.shape[1]),
+            "pred_probs": _rows(self.probabilities),
+            "clean_probs": None if self.clean is None else _rows(self.clean),
         }
 
 
@@ -101,9 +104,10 @@ def read_record(folder: Path, site: str) -> SiteRecord:
     path = path_of(folder, site)
     try:
         table = pq.read_table(path)
-        kept = table.column("pred_probs").combine_chunks()
-        probabilities = np.asarray(kept.flatten()).reshape(len(kept), -1)
-        frame: pd.DataFrame = table.drop_columns(["pred_probs"]).to_pandas()
+        kept = [name for name in ROWS if name in table.column_names]
+        rows = {name: _array(table.column(name).combine_chunks()) for name in kept}
+        frame: pd.DataFrame = table.drop_columns(kept).to_pandas()
+        probabilities = rows["pred_probs"]
         arrays = {name: _tensor(frame[name]) for name in frame if name not in {"id", "index"}}
         ids = tuple(frame["id"])
         labels, weights = arrays["label"].long(), arrays["weight"]
@@ -116,11 +120,22 @@ def read_record(folder: Path, site: str) -> SiteRecord:
         site,
         labels,
         weights,
-        aligned(torch.from_numpy(probabilities.copy())),
+        probabilities,
         ids,
         arrays.get("agreement"),
         arrays.get("true_label"),
+        rows.get("clean_probs"),
     )
+
+
+def _rows(probabilities: Tensor) -> pa.FixedSizeListArray:
+    flat = pa.array(probabilities.float().contiguous().numpy().reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, probabilities.shape[1])
+
+
+def _array(column: Any) -> Tensor:
+    values = np.asarray(column.flatten()).reshape(len(column), -1)
+    return aligned(torch.from_numpy(values.copy()))
 
 
 def _tensor(column: pd.Series[Any]) -> Tensor:

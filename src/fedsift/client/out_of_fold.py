@@ -4,8 +4,9 @@ Head (k, f) trains on the samples outside fold f. The target of sample i for cha
 (k, f_i), as it is at that step: no head is ever told what it said itself.
 
 When a site is asked for the first time no head has seen any of its labels. What the heads then say
-of its samples is kept (``unseen``): the noise model is fitted to it, and an audit that trusts no
-noise model rests on it.
+of its samples is kept (``unseen``): noise models are fitted to it, and an audit that trusts none
+rests on it. What the training heads say of a sample out of fold is kept as well, from the last step
+that had it (``recent``): one more noise model is fitted to that (``problem/noise_models.py``).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from fedsift.errors import InputError
 from fedsift.messages import Request
 from fedsift.problem.folds import site_folds
 from fedsift.problem.linear_head import LinearHead, logits, stepped
-from fedsift.problem.noise_model import Confusion, beliefs, shared_step, site_step
+from fedsift.problem.noise_model import beliefs
+from fedsift.problem.noise_models import COUNT, PLAIN, NoiseModels
 from fedsift.problem.protocol import chunks
 from fedsift.problem.sgd import LocalSteps, minibatches
 
@@ -36,34 +38,31 @@ class _Trained(NamedTuple):
     heads: Tensor
     loss: float
     weights: Tensor
+    recent: Tensor
 
 
 def fold_step(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001
     """Step the heads; reply with their change and, where it is allowed, sums of the labels."""
     head, judging = LinearHead.of(client.problem), request.read(Judging)
-    noise = {"noise": request.array("noise")}
-    sent = {name: request.array(name) for name in ("heads", "centre")}
-    heads, centre = _checked(client, head, {**sent, **noise})
+    sent = {name: request.array(name) for name in ("heads", "centre", "noise", "betas")}
+    heads, centre = _checked(client, head, sent)
     state = _opened(client, state, head, heads, centre, request)
-    state, sums, model = _noise_step(client, state, request, judging)
-    rate = float(state.rates[0]) if state.rates is not None else 0.0
-    given = model.table(rate, torch.zeros(1, head.classes))[0].mT.to(heads)  # [ỹ, c]
-    trained = _train(client, state, request, head, heads, centre, given)
+    state, sums, given = _noise_step(client, state, request, judging)
+    trained = _train(client, state, request, head, heads, centre, given.to(heads))
     arrays: dict[str, Payload] = {"update": trained.heads - heads}
     if judging.share:
         arrays["sums"] = sums
-    return Outcome(arrays, {"loss": trained.loss}, replace(state, average=trained.weights))
+    state = replace(state, average=trained.weights, recent=trained.recent)
+    return Outcome(arrays, {"loss": trained.loss}, state)
 
 
 def judgement(
-    client: Client, state: ClientState, sent: Mapping[str, Tensor], *, trusting: bool
-) -> Tensor:
+    client: Client, state: ClientState, sent: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensor | None]:
     """Return P(class) of every sample by heads that have not seen its label.
 
-    Not ``trusting``: by heads that have seen no label of the site at all.
+    The second is by heads that have seen no label of the site at all; None: it was never asked.
     """
-    if not trusting and state.unseen is not None:
-        return state.unseen.exp()
     head = LinearHead.of(client.problem)
     heads, centre = _checked(client, head, sent)
     found = []
@@ -74,7 +73,7 @@ def judgement(
         else:
             z = _own(z, state.folds[part.positions]).mean(dim=1)
         found.append(z.softmax(dim=1))
-    return torch.cat(found)
+    return torch.cat(found), None if state.unseen is None else state.unseen.exp()
 
 
 def _own(z: Tensor, folds: Tensor) -> Tensor:
@@ -86,7 +85,7 @@ def _checked(client: Client, head: LinearHead, sent: Mapping[str, Tensor]) -> tu
     """Return the heads and μ; refuse those of another model."""
     classes, width = head.classes, head.width
     shapes = {name: tuple(array.shape) for name, array in sent.items()}
-    wanted = {"centre": (width,), "noise": (2, classes, classes)}
+    wanted = {"centre": (width,), "noise": (COUNT, classes, classes), "betas": (COUNT,)}
     heads = shapes.pop("heads", ())
     fits = len(heads) == 4 and min(heads) > 0 and heads[2:] == (classes, width + 1)
     if not fits or "centre" not in shapes or any(wanted[n] != shapes[n] for n in shapes):
@@ -112,41 +111,34 @@ def _opened(
     if not isinstance(first, Tensor):  # it joins later: the heads have seen other sites only
         first = heads.mean(dim=(0, 1)) / request.read(Judging).temperature
     parts = chunks(client.batch, CHUNK)
-    unseen = [logits(first, head.centred(part.inputs, centre)).log_softmax(dim=1) for part in parts]
-    rates = torch.zeros(3, dtype=torch.float64)
-    return replace(state, folds=folds, unseen=torch.cat(unseen), rates=rates, average=None)
+    logs = [logits(first, head.centred(part.inputs, centre)).log_softmax(dim=1) for part in parts]
+    unseen, rates = torch.cat(logs), torch.zeros(COUNT, dtype=torch.float64)
+    kept = {"folds": folds, "unseen": unseen, "recent": unseen, "rates": rates, "average": None}
+    return replace(state, **kept)
 
 
 def _noise_step(
     client: Client, state: ClientState, request: Request, judging: Judging
-) -> tuple[ClientState, Tensor, Confusion]:
-    """Step the site's rates in both noise models; return the sums and the model to train with."""
+) -> tuple[ClientState, Tensor, Tensor]:
+    """Step the site's rates in all noise models; return the sums, and log P(ỹ | c) as [ỹ, c]."""
     assert state.unseen is not None
+    assert state.recent is not None
     assert state.rates is not None
-    logs, labels = state.unseen.cpu().double(), client.batch.labels.cpu()
-    own = not judging.share and state.noise is not None
-    sent = state.noise if own and state.noise is not None else request.array("noise")
-    plain, free = (Confusion(matrix.cpu()) for matrix in sent)
-    free = replace(free, beta=float(state.rates[2]) if not judging.share else judging.beta)
-    results = [
-        site_step(model, float(rate), logs, labels)
-        for model, rate in zip((plain, free), state.rates, strict=False)
-    ]
-    rates = [rate for rate, _ in results]
-    state = replace(state, rates=torch.tensor([*rates, 0.0], dtype=torch.float64))
+    labels, unseen = client.batch.labels.cpu(), state.unseen.cpu().double()
+    models = NoiseModels.of(request.array("noise"), request.array("betas"))
+    if not judging.share and state.noise is not None and state.betas is not None:
+        models = NoiseModels.of(state.noise, state.betas)
+    rates, sums = models.at_site(state.rates, unseen, state.recent.cpu().double(), labels)
+    plain, rate = models[PLAIN], float(rates[PLAIN])
+    state = replace(state, rates=rates)
     if state.average is None:
-        q, _ = beliefs(plain, rates[0], logs, labels)
+        q, _ = beliefs(plain, rate, unseen, labels)
         average = q.gather(1, labels[:, None]).squeeze(1).to(state.unseen)
         state = replace(state, average=average)
     if not judging.share:
-        models = [
-            shared_step(model, sums, free=i == 1)
-            for i, (model, (_, sums)) in enumerate(zip((plain, free), results, strict=True))
-        ]
-        kept = torch.tensor([*rates, models[1].beta], dtype=torch.float64)
-        noise = torch.stack([model.matrix for model in models])
-        state = replace(state, noise=noise, rates=kept)
-    return state, torch.stack([sums.packed() for _, sums in results]), plain
+        own = models.stepped(sums)
+        state = replace(state, noise=own.matrices, betas=own.betas)
+    return state, sums, plain.chances(rate).mT
 
 
 def _train(
@@ -161,25 +153,33 @@ def _train(
     """Take T steps of all heads on soft targets."""
     assert state.folds is not None
     assert state.average is not None
+    assert state.recent is not None
     local, judging = request.read(LocalSteps), request.read(Judging)
     source, losses = batch_generator(client, request), []
-    weights, every = state.average.clone(), torch.arange(heads.shape[1], device=heads.device)
+    weights, recent = state.average.clone(), state.recent.clone()
+    seen = _seen(state.folds, heads)
     whole = torch.arange(len(client.batch), device=heads.device)
     for at in minibatches(len(client.batch), local, source, heads.device):
         part = client.batch.take(whole if at is None else at)
-        folds, x = state.folds[part.positions], head.centred(part.inputs, centre)
+        x = head.centred(part.inputs, centre)
         z = logits(heads, x)
-        known = (_own(z, folds) / judging.temperature).log_softmax(dim=2)
+        known = _own(z, state.folds[part.positions]) / judging.temperature
         target = (known + given[part.labels][:, None]).softmax(dim=2)
-        trains = (folds[:, None] != every).to(z.dtype)
-        if len(every) == 1:
-            trains = torch.ones_like(trains)  # one fold: nothing is held out at the sites
-        trains = trains / trains.sum(dim=0).clamp(min=1)
+        trains = seen[part.positions]
+        trains = (trains / trains.sum(dim=0).clamp(min=1))[:, None, :, None]
         logs = z.log_softmax(dim=3)
-        residuals = (logs.exp() - target[:, :, None]) * trains[:, None, :, None]
+        residuals = (logs.exp() - target[:, :, None]) * trains
         heads = stepped(heads, x, residuals, local.lr, judging.l2)
-        right = target.gather(2, part.labels[:, None, None].expand(-1, target.shape[1], 1))
-        weights[part.positions] = right.mean(dim=(1, 2))
-        lost = (trains[:, None, :, None] * target[:, :, None] * logs).sum(dim=(0, 3))
-        losses.append(-lost.mean())
-    return _Trained(heads, float(torch.stack(losses).mean()), weights)
+        right = target.mean(dim=1).gather(1, part.labels[:, None])
+        weights[part.positions] = right.squeeze(1)
+        recent[part.positions] = known.mean(dim=1)
+        losses.append(-(trains * target[:, :, None] * logs).sum())
+    mean = torch.stack(losses).mean() / (heads.shape[0] * heads.shape[1])
+    return _Trained(heads, float(mean), weights, recent.log_softmax(dim=1))
+
+
+def _seen(folds: Tensor, heads: Tensor) -> Tensor:
+    """Return [n, F]: 1 where a head trains on a sample; with one fold nothing is held out."""
+    if heads.shape[1] == 1:
+        return heads.new_ones(len(folds), 1)
+    return (folds[:, None] != torch.arange(heads.shape[1], device=folds.device)).to(heads.dtype)

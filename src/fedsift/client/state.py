@@ -37,8 +37,10 @@ class ClientState:
     ``targets``      [N_m, C]: what a method trains on in place of, or besides, the labels
     ``folds``        the fold of every sample (out-of-fold)
     ``unseen``       log-probabilities by heads that had seen none of its labels
-    ``rates``        b_m with β = 0, b_m with β, and β where the site fits its own noise model
-    ``noise``        the two matrices of its own noise model
+    ``recent``       those by heads that train, out of fold, when it was last in a batch
+    ``rates``        b_m in each of the noise models
+    ``noise``        the matrices of noise models that are its own
+    ``betas``        and their β
     ``y``            the model of the running round, so that it need not be sent twice
     """
 
@@ -50,8 +52,10 @@ class ClientState:
     targets: Tensor | None = None
     folds: Tensor | None = None
     unseen: Tensor | None = None
+    recent: Tensor | None = None
     rates: Tensor | None = None
     noise: Tensor | None = None
+    betas: Tensor | None = None
     y: Tensor | None = None
 
     def arrays(self) -> dict[str, Tensor]:

@@ -59,12 +59,12 @@ def calibrate(setup: Setup, state: ServerState) -> AnyCalibration:
 
 def _by_noise_model(setup: Setup, algorithm: OutOfFold, state: ServerState) -> NoiseCalibration:
     judged = algorithm.judged(setup.server, state)
-    found = NoiseCalibration.fit(
-        judged.probabilities.cpu().double().numpy(),
-        judged.labels.cpu().numpy(),
-        (judged.plain, judged.free) if algorithm.share else None,
+    return NoiseCalibration.fit(
+        judged.probabilities.numpy(),
+        judged.labels.numpy(),
+        float(state.own["prior_accuracy"]),
+        algorithm.noise(state) if algorithm.share else None,
     )
-    return found if found.trusting else found.of_clean_heads(judged.prior_accuracy)
 
 
 def records_of(setup: Setup, state: ServerState, calibration: AnyCalibration) -> list[SiteRecord]:
@@ -75,25 +75,32 @@ def records_of(setup: Setup, state: ServerState, calibration: AnyCalibration) ->
 
 def _record(setup: Setup, state: ServerState, calibration: AnyCalibration, m: int) -> SiteRecord:
     own = setup.data.clients[m]
+    probabilities, clean = _probabilities(setup, state, calibration, m)
     return SiteRecord(
         setup.site_name(m),
         own.labels,
         setup.weights(m),
-        _probabilities(setup, state, calibration, m),
+        probabilities,
         own.sample_names,
         setup.agreement(m),
         own.true_labels,
+        clean,
     )
 
 
-def _probabilities(setup: Setup, state: ServerState, calibration: AnyCalibration, m: int) -> Tensor:
-    """Return what the audit of a site rests on: the model's probabilities, or out-of-fold ones."""
+def _probabilities(
+    setup: Setup, state: ServerState, calibration: AnyCalibration, m: int
+) -> tuple[Tensor, Tensor | None]:
+    """Return what the audit of a site rests on: the model's probabilities, or out-of-fold ones.
+
+    The second is by heads of the clean set, where the method has such heads.
+    """
     local, algorithm = setup.federation, setup.algorithm
     if isinstance(calibration, NoiseCalibration) and isinstance(local, LocalFederation):
         assert isinstance(algorithm, OutOfFold)
-        site, sent = (local.clients[m], local.state(m)), algorithm.closing(state)
-        return judgement(*site, sent, trusting=calibration.trusting).cpu()
-    return predict(setup.model, state.y, setup.data.clients[m].inputs).cpu()
+        found, clean = judgement(local.clients[m], local.state(m), algorithm.closing(state))
+        return found.cpu(), None if clean is None else clean.cpu()
+    return predict(setup.model, state.y, setup.data.clients[m].inputs).cpu(), None
 
 
 def audits_of(

@@ -11,6 +11,7 @@ import torch
 
 from fedsift.algorithms import ServerState
 from fedsift.experiment.metrics import accuracy, detection
+from fedsift.experiment.notices import notices
 from fedsift.experiment.setup import Setup
 
 
@@ -41,6 +42,8 @@ def rounds(setup: Setup, state: ServerState, first: int) -> Iterator[Round]:
             "seconds": round(seconds, 4),
             "events": list(info.events),
         }
+        if k + 1 == config.rounds:
+            record["events"] += notices(record, len(setup.server.validation))
         yield Round(record, state)
 
 

@@ -35,6 +35,7 @@ from fedsift.experiment.setup import Setup, from_config
 Observer = Callable[[dict[str, Any]], None]
 MEASURED = (
     *("validation_accuracy", "validation_loss"),
+    *("judged_accuracy", "judged_loss", "training_helped"),
     *("weights_f1", "weights_precision", "weights_recall", "weights_auc"),
 )
 

@@ -97,8 +97,11 @@ class LinearHead:
 
     def centred(self, inputs: Tensor, centre: Tensor) -> Tensor:
         """Return [x − μ, 1] of every input."""
-        x = self.features(inputs) - centre
-        return torch.cat([x, x.new_full((len(x), 1), float(self.biased))], dim=1)
+        x = self.features(inputs)
+        out = x.new_empty(len(x), self.width + 1)
+        torch.sub(x, centre, out=out[:, :-1])
+        out[:, -1] = float(self.biased)
+        return out
 
     def centre(self, inputs: Tensor) -> Tensor:
         """Return μ; zero where the head has no intercept that could make up for it."""

@@ -20,6 +20,13 @@ and β: one exchange per step, no matter how many samples there are.
     A ← A + log (N + ε) / (M + C ε P)
 
 At a fixed point the gradient is zero. With β = 0 and equal b_m it is an EM step.
+
+No table of all P(j | c, x_i), which would be [n, C, C], is needed for any of these sums. With
+
+    E[c, j] = exp(A[c, j] + b_m 1[j = c]),     w_ij = p_j(x_i)^β,     D = w Eᵀ
+
+P(j | c, x_i) is E[c, j] w_ij / D_ic, and sums over i or j are products of [n, C] with [C, C].
+Several models are stepped at once, as a leading dimension of all of these.
 """
 
 from __future__ import annotations
@@ -33,7 +40,7 @@ from torch import Tensor
 
 ROW_COUNT = 1.0  # of the prior, in a row of A
 RATE_SD, BETA_SD = 5.0, 1.0
-CHUNK = 2**21  # numbers in one table [samples, C, C]
+CHUNK = 2**21  # numbers in one array [M, samples, C]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +57,12 @@ class Confusion:
         return cls(matrix.fill_diagonal_(0.5).log())
 
     def table(self, rate: float, logs: Tensor) -> Tensor:
-        """Return log P(ỹ = j | c, x) as [n, c, j]; [1, c, j] where it is the same for all."""
-        scores = self.matrix + rate * torch.eye(len(self.matrix), dtype=torch.float64)
-        if self.beta == 0.0:
-            return scores.log_softmax(dim=1)[None]
-        return (scores + self.beta * logs[:, None, :]).log_softmax(dim=2)
+        """Return log P(ỹ = j | c, x) of every sample as [n, c, j]."""
+        return (_scores(self.matrix, rate) + self.beta * logs[:, None, :]).log_softmax(dim=2)
+
+    def chances(self, rate: float) -> Tensor:
+        """Return log P(ỹ = j | c) as [c, j], without what depends on the sample."""
+        return _scores(self.matrix, rate).log_softmax(dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,53 +96,79 @@ class Sums:
         return cls(pair[0], pair[1], *values[-3:].tolist())
 
 
+def _scores(matrix: Tensor, rate: float | Tensor) -> Tensor:
+    """Return log E."""
+    return matrix + rate * torch.eye(matrix.shape[-1], dtype=torch.float64)
+
+
+class _Posterior:
+    """P(true c | x, ỹ) of samples at a site, and what the sums are made of."""
+
+    def __init__(self, scores: Tensor, beta: float | Tensor, logs: Tensor, labels: Tensor) -> None:
+        tilt = beta * logs
+        tilt = tilt - tilt.amax(dim=-1, keepdim=True)
+        self.E, self.w = scores.exp(), tilt.exp()
+        self.D = self.w @ self.E.mT
+        given = scores.mT[..., labels, :] + _at_label(tilt, labels) - self.D.log()
+        joint = logs + given  # log p_c P(ỹ | c, x)
+        self.evidence = joint.logsumexp(dim=-1)
+        self.q = (joint - self.evidence[..., None]).exp()
+
+    def right(self) -> Tensor:
+        """Return P(ỹ = c | c, x) as [n, C]."""
+        return self.E.diagonal(dim1=-2, dim2=-1)[..., None, :] * self.w / self.D
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Return Σ_j P(j | c, x_i) values_ij as [n, C]."""
+        return (self.w * values) @ self.E.mT / self.D
+
+
+def _at_label(values: Tensor, labels: Tensor) -> Tensor:
+    """Return what stands at the label of every sample, as [..., n, 1]."""
+    return values.gather(-1, labels[:, None].expand(*values.shape[:-1], 1))
+
+
 def beliefs(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return P(true c | x, ỹ) as [n, C], and log P(ỹ | x)."""
-    return _beliefs(model.table(rate, logs), logs, labels)
+    found = _Posterior(_scores(model.matrix, rate), model.beta, logs, labels)
+    return found.q, found.evidence
 
 
-def _beliefs(table: Tensor, logs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    joint = logs + _given(table, labels)
-    evidence = joint.logsumexp(dim=1)
-    return (joint - evidence[:, None]).exp(), evidence
-
-
-def site_step(
-    model: Confusion, rate: float, logs: Tensor, labels: Tensor, *, inner: int = 1
-) -> tuple[float, Sums]:
+def site_step(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> tuple[float, Sums]:
     """Step a site's rate with A and β fixed; return it, and the sums at the new rate."""
-    for _ in range(inner):
-        gradient, curvature = -rate / RATE_SD**2, 1 / RATE_SD**2
-        for part, given in _parts(logs, labels):
-            table = model.table(rate, part)
-            q, _ = _beliefs(table, part, given)
-            right = table.diagonal(dim1=1, dim2=2).exp()
-            gradient += float(q.gather(1, given[:, None]).sum() - (q * right).sum())
-            curvature += float((q * right * (1 - right)).sum())
-        rate += gradient / curvature
-    classes = len(model.matrix)
-    zero = torch.zeros(classes, classes, dtype=torch.float64)
-    total = Sums(zero, zero)
-    for part, given in _parts(logs, labels):
-        total += _sums(model, rate, part, given)
-    return rate, total
+    beta, before = (torch.tensor([value], dtype=torch.float64) for value in (model.beta, rate))
+    after, sums = site_steps(model.matrix[None], beta, before, logs[None], labels)
+    return float(after), Sums.unpacked(sums[0], len(model.matrix))
 
 
-def _sums(model: Confusion, rate: float, logs: Tensor, labels: Tensor) -> Sums:
-    table = model.table(rate, logs)
-    q, evidence = _beliefs(table, logs, labels)
-    chances = table.exp()
-    every = chances.expand(len(labels), -1, -1)
-    counts = torch.zeros_like(model.matrix).index_add_(1, labels, q.mT.contiguous())
-    expected = (
-        chances[0] * q.sum(dim=0)[:, None]
-        if len(chances) == 1
-        else (q[:, :, None] * chances).sum(0)
-    )
-    mean = (every @ logs[:, :, None]).squeeze(2)
-    spread = (every @ logs.square()[:, :, None]).squeeze(2) - mean.square()
-    slope = (q * (logs.gather(1, labels[:, None]) - mean)).sum()
-    return Sums(counts, expected, float(slope), float((q * spread).sum()), float(evidence.sum()))
+def site_steps(
+    matrices: Tensor, betas: Tensor, rates: Tensor, logs: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Do ``site_step`` with M models, the logs being [M, n, C]; return packed sums, a row each."""
+    tilts, parts = betas[:, None, None], list(_parts(logs, labels))
+    scores = _scores(matrices, rates[:, None, None])
+    gradient, curvature = -rates / RATE_SD**2, torch.full_like(rates, 1 / RATE_SD**2)
+    for part, given in parts:
+        found = _Posterior(scores, tilts, part, given)
+        right = found.right()
+        likely = found.q * right
+        gradient = gradient + _at_label(found.q, given).sum(dim=(1, 2)) - likely.sum(dim=(1, 2))
+        curvature = curvature + (likely * (1 - right)).sum(dim=(1, 2))
+    rates = rates + gradient / curvature
+    scores = _scores(matrices, rates[:, None, None])
+    rows = [_sums(_Posterior(scores, tilts, *part), *part) for part in parts]
+    return rates, torch.stack(rows).sum(dim=0)
+
+
+def _sums(found: _Posterior, logs: Tensor, labels: Tensor) -> Tensor:
+    counts = torch.zeros_like(found.E).index_add_(2, labels, found.q.mT.contiguous())
+    expected = found.E * ((found.q / found.D).mT @ found.w)
+    mean = found.mean(logs)
+    spread = found.mean(logs.square()) - mean.square()
+    slope = (found.q * (_at_label(logs, labels) - mean)).sum(dim=(1, 2))
+    curvature, likely = (found.q * spread).sum(dim=(1, 2)), found.evidence.sum(dim=1)
+    rest = torch.stack([slope, curvature, likely], dim=1)
+    return torch.cat([counts.flatten(1), expected.flatten(1), rest], dim=1)
 
 
 def shared_step(model: Confusion, sums: Sums, *, free: bool) -> Confusion:
@@ -146,8 +180,11 @@ def shared_step(model: Confusion, sums: Sums, *, free: bool) -> Confusion:
     matrix = (model.matrix + above.log() - below.log()).log_softmax(dim=1)
     if not free:
         return Confusion(matrix)
-    change = (sums.slope - model.beta / BETA_SD**2) / (sums.curvature + 1 / BETA_SD**2)
-    return Confusion(matrix, model.beta + change)
+    return Confusion(matrix, model.beta + _beta_step(model.beta, sums))
+
+
+def _beta_step(beta: float, sums: Sums) -> float:
+    return (sums.slope - beta / BETA_SD**2) / (sums.curvature + 1 / BETA_SD**2)
 
 
 def fit(
@@ -168,6 +205,20 @@ def fit(
     return model, rates
 
 
+def own_beta(
+    model: Confusion, logs: Tensor, labels: Tensor, *, steps: int = 100, tolerance: float = 1e-3
+) -> float:
+    """Return the β of one site with A as it is, and the site's rate free."""
+    rate, beta = 0.0, model.beta
+    for _ in range(steps):
+        rate, sums = site_step(Confusion(model.matrix, beta), rate, logs, labels)
+        change = _beta_step(beta, sums)
+        beta += change
+        if abs(change) < tolerance:
+            break
+    return beta
+
+
 def objective(
     model: Confusion, rates: Sequence[float], sites: Sequence[tuple[Tensor, Tensor]]
 ) -> float:
@@ -180,14 +231,7 @@ def objective(
     return likely + row - rate_prior - model.beta**2 / (2 * BETA_SD**2)
 
 
-def _given(table: Tensor, labels: Tensor) -> Tensor:
-    """Return log P(ỹ_i | c, x_i) as [n, C]."""
-    n, classes = len(labels), table.shape[1]
-    at = labels[:, None, None].expand(n, classes, 1)
-    return table.expand(n, classes, classes).gather(2, at).squeeze(2)
-
-
 def _parts(logs: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    size = max(1, CHUNK // max(1, logs.shape[1] ** 2))
-    count = max(1, math.ceil(len(labels) / size))
-    yield from zip(logs.tensor_split(count), labels.tensor_split(count), strict=True)
+    """Cut [M, n, C] and [n] into chunks of samples."""
+    count = max(1, math.ceil(logs.numel() / CHUNK))
+    yield from zip(logs.tensor_split(count, dim=1), labels.tensor_split(count), strict=True)

@@ -207,13 +207,9 @@ class Host:
             raise WireError("the closing message has no model of this run")
         assert average is not None  # weights are always a site's own
         result = SiteResult.of(own.origin, closing, run.schema)
-        record = SiteRecord(
-            own.origin.name,
-            run.labels,
-            average,
-            self._probabilities(run, parts, y, result.calibration),
-            own.samples.ids,
-        )
+        found, clean = self._probabilities(run, parts, y, result.calibration)
+        ids = own.samples.ids
+        record = SiteRecord(own.origin.name, run.labels, average, found, ids, clean=clean)
         audit = result.audit(record, lambda: own.samples.content)
         result.write(run.folder, run.model, y, audit)
         shared = own.share and closing.get("share_summary") is True
@@ -221,13 +217,13 @@ class Host:
 
     def _probabilities(
         self, run: _Run, parts: Mapping[str, bytes], y: Tensor, calibration: AnyCalibration
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor | None]:
         """Return what the audit rests on: the model's probabilities, or out-of-fold ones."""
         if not isinstance(calibration, NoiseCalibration):
-            return predict(run.model, y, run.inputs)
+            return predict(run.model, y, run.inputs), None
         sent = {name: wire.decode(parts.get(name, b"")) for name in ("heads", "centre")}
         arrays = {name: value for name, value in sent.items() if isinstance(value, Tensor)}
-        return judgement(run.client, run.state, arrays, trusting=calibration.trusting)
+        return judgement(run.client, run.state, arrays)
 
     def _open(self, name: str) -> _Run:
         folder = self.data.folder / name
