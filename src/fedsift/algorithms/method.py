@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fedsift.algorithms.found_steps import with_found_steps
 from fedsift.algorithms.state import Algorithm
 from fedsift.keys import BuildContext, Keys, Settings, keys_of
 from fedsift.problem import Problem
@@ -48,6 +49,10 @@ class Method:
     needs_truth: bool = False
     weighting: Callable[[Settings], Weighting] = unweighted
     check: Callable[[Problem], object] = accept
+
+    def algorithm(self, settings: Settings, context: BuildContext) -> Algorithm:
+        """Build it; keys that are "auto" get their numbers before round 0."""
+        return with_found_steps(self.build, settings, context)
 
     def reads(self, name: str) -> bool:
         """Return whether it reads a key of this name, besides those that all methods share."""
