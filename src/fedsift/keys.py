@@ -104,9 +104,8 @@ def keys_of(*groups: type[Keys]) -> dict[str, Key]:
         for spec in fields(group):  # type: ignore[arg-type]
             if "key" in spec.metadata:
                 table = _home(group, spec.name).table
-                kind = spec.type if isinstance(spec.type, str) else spec.type.__name__
                 rule = spec.metadata["key"]
-                found[spec.name] = Key(spec.name, table, kind, spec.default, **rule)
+                found[spec.name] = Key(spec.name, table, _kind(spec.type), spec.default, **rule)
     return found
 
 
@@ -184,6 +183,13 @@ _KINDS: dict[str, tuple[Any, str]] = {
     _TEXTS: (tuple, "a list of texts"),
     _AUTO: ((int, float), f"a number or '{AUTO}'"),
 }
+
+
+def _kind(annotation: Any) -> str:
+    """Return a type as it is written, where annotations are not kept as text too."""
+    if isinstance(annotation, str):
+        return annotation
+    return _AUTO if annotation == Auto else str(annotation.__name__)
 
 
 def _typed(name: str, value: Any, kind: str) -> Any:

@@ -30,7 +30,7 @@ from fedsift.messages import Federation
 from fedsift.problem.sgd import LocalSteps
 
 JUMP = 3.0  # far above what noise and memorised labels do in one round
-HALVINGS = 10  # of one round: at a thousandth of the step found, the step is not what is wrong
+HALVINGS = 20  # of one round: at a millionth of the step found, the step is not what is wrong
 OWN = "auto_"  # before the names of what is kept in ``ServerState.own``
 INNER = "inner_lr"
 OF_INNER: Mapping[str, Callable[[float], float]] = {
