@@ -1,5 +1,6 @@
 """The trial that finds a step, on a softmax regression whose trials are made by hand here."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -7,7 +8,7 @@ from torch import nn
 from fedsift.algorithms import LocalSteps, Server
 from fedsift.algorithms import step_trial as module
 from fedsift.algorithms.clean_set import split_validation
-from fedsift.algorithms.step_trial import Trial, attempt, find_step
+from fedsift.algorithms.step_trial import LOW, Trial, attempt, find_step
 from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.problem.largest_curvature import largest_curvature
 from fedsift.randomness import generator
@@ -17,7 +18,7 @@ LOCAL = LocalSteps(batch_size=0)
 
 def case(n=200, scale=1.0):
     source = generator(1, "trial case")
-    net = nn.Linear(4, 3).double()
+    net = nn.Linear(4, 3, bias=False).double()  # an intercept's curvature has no units
     inputs = torch.randn(n, 4, dtype=torch.float64, generator=source)
     labels = (inputs[:, :3] + 0.5 * torch.randn(n, 3, generator=source)).argmax(dim=1)
     problem = Reweighting(FlatModel(net), l2=1e-3)
@@ -25,9 +26,9 @@ def case(n=200, scale=1.0):
     return Server(problem, batch, seed=5), torch.zeros(problem.model.length, dtype=torch.float64)
 
 
-def lowest(server, y):
+def curvature(server, y):
     source = generator(server.seed, "curvature")
-    return 2 / largest_curvature(server.problem, y, server.validation, source)
+    return largest_curvature(server.problem, y, server.validation, source)
 
 
 def test_a_trial_is_descent_on_one_half_judged_on_the_other():
@@ -45,18 +46,47 @@ def test_a_trial_is_descent_on_one_half_judged_on_the_other():
     assert trial.mean == pytest.approx(float(best), rel=1e-10)
 
 
-@pytest.mark.parametrize("scale", [1.0, 30.0])
-def test_the_step_is_within_a_standard_error_of_the_best(scale):
-    """And smaller ones are not; inputs of another scale have another step."""
+@pytest.mark.parametrize(
+    ("scale", "low", "high"), [(1.0, 0.1, 2.0), (30.0, 1e-4, 0.06), (0.01, 100.0, 2e4)]
+)
+def test_inputs_in_other_units_have_another_step(scale, low, high):
+    """Where 0.1 is between the bounds of the curvature it is kept unless it is clearly worse."""
     server, y = case(scale=scale)
-    parts, unit = split_validation(server, 0.5, "step size"), lowest(server, y)
-    grid = [attempt(server, y, parts, LocalSteps(lr=unit * 2**j, batch_size=0)) for j in range(7)]
-    step = find_step(server, y, LOCAL)
-    at = next(j for j in range(7) if step == pytest.approx(grid[j].step, rel=5e-3))
-    best = min(grid, key=lambda trial: trial.mean)
-    d = grid[at].losses - best.losses
-    assert d.mean() <= d.std() / len(d) ** 0.5
-    assert all(trial.behind(best) for trial in grid[:at])
+    largest, step = curvature(server, y), find_step(server, y, LOCAL)
+    assert low <= step <= high
+    assert step <= max(0.1, 2 / largest) * 1.01
+    assert step <= 16 / largest * 1.01
+
+
+def test_a_step_in_one_tenth_of_the_units_is_a_hundred_times_as_large():
+    """Of a head that starts at zero: its logits are those of the other units."""
+    servers = [case(scale=scale) for scale in (0.01, 0.001)]
+    large, small = (LOW / curvature(*each) for each in servers)
+    assert small == pytest.approx(large * 100, rel=0.3)
+    steps = [find_step(server, y, LOCAL) for server, y in servers]
+    assert 30 < steps[1] / steps[0] < 300
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 0.01])
+def test_of_steps_that_are_not_clearly_worse_it_is_the_nearest_to_the_first(scale):
+    server, y = case(scale=scale)
+    largest = curvature(server, y)
+    first = min(max(0.1, LOW / largest), 16 / largest)
+    parts = split_validation(server, 0.5, "step size")
+    steps = {j: first * 2.0**j for j in range(-10, 11) if j <= 0 or first * 2.0**j <= 2 / largest}
+    grid = {
+        j: attempt(server, y, parts, LocalSteps(lr=step, batch_size=0)) for j, step in steps.items()
+    }
+    best = min(grid.values(), key=lambda trial: trial.mean)  # the losses have one valley here
+    fit = {j for j, trial in grid.items() if not _behind_by_hand(trial, best)}
+    expected = {j for j in fit if abs(j) == min(map(abs, fit))}
+    found = find_step(server, y, LOCAL)
+    assert any(found == pytest.approx(steps[j], rel=5e-3) for j in expected)
+
+
+def _behind_by_hand(trial, best):
+    d = (trial.losses - best.losses).numpy()
+    return not d.mean() <= 2 * d.std(ddof=1) / np.sqrt(len(d))
 
 
 def test_a_step_that_diverges_is_behind():
@@ -74,8 +104,12 @@ def test_losses_that_are_no_numbers_are_behind():
 
 
 def test_too_few_clean_samples_for_a_trial():
-    server, y = case(n=module.FEWEST - 1)
-    assert find_step(server, y, LOCAL) == pytest.approx(lowest(server, y), rel=5e-3)
+    n = module.FEWEST - 1
+    for scale, bound in ((0.01, LOW), (100.0, 16.0)):
+        server, y = case(n=n, scale=scale)
+        assert find_step(server, y, LOCAL) == pytest.approx(bound / curvature(server, y), rel=5e-3)
+    server, y = case(n=n, scale=3.0)
+    assert find_step(server, y, LOCAL) == 0.1
 
 
 def test_the_step_has_three_digits():
