@@ -46,6 +46,8 @@ from benchmarks.breast_cancer import provenance
 from benchmarks.calibration import calibration_error
 from fedsift.data.hub import VARIABLE
 from fedsift.data.noise import NOISES, rates
+from fedsift.experiment.config import read_by
+from fedsift.experiment.paper_grid import PINNED
 from fedsift.files import write_text
 from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
@@ -120,7 +122,8 @@ def measure(method: str, case: Case, seed: int, rounds: int = ROUNDS) -> dict[st
     """Run a method; return its accuracy and how good its audit is."""
     model = build_model("linear", case.clean[0].shape[1:], CLASSES, seed)
     federation = fs.simulate(model, case.sites, case.clean, test=case.test, true_labels=case.truth)
-    result = fs.fit(federation, method=method, rounds=rounds, seed=seed, progress=False)
+    steps = read_by(method, PINNED)
+    result = fs.fit(federation, method, rounds=rounds, seed=seed, progress=False, **steps)
     keys = ("f1", "auc", "bytes_up", "bytes_down", "exchanges", "seconds")
     found = {"accuracy": result.summary["test_accuracy"], **{k: result.summary[k] for k in keys}}
     calibration = result.summary["calibration"]

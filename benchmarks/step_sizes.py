@@ -103,8 +103,11 @@ def _on_table(
 
 
 def run(
-    tasks: Sequence[str], methods: Sequence[str], steps: Sequence[float | str],
-    seeds: Sequence[int], out: Path,
+    tasks: Sequence[str],
+    methods: Sequence[str],
+    steps: Sequence[float | str],
+    seeds: Sequence[int],
+    out: Path,
 ) -> None:
     """Measure all cells that the file lacks, and add them one by one."""
     written = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"cells": {}}

@@ -31,7 +31,7 @@ from fedsift.keys import BuildContext, Settings, keys_of
 
 LENGTH = 1000
 TINY = {"local_steps": 2, "batch_size": 8}
-NUMBERS = {"inner_lr": 0.1}  # where the default is found by the run
+NUMBERS = {"inner_lr": 0.1, "solver_lr": 0.1, "damping": 0.5}  # the run finds the defaults
 BILEVEL = ("single-loop", *ESTIMATORS)
 RIVALS = ("glc", "em", "gce", "elr", "fedelc", "fedcorr")
 
@@ -39,7 +39,7 @@ every_method = pytest.mark.parametrize("name", METHODS)
 
 
 def settings_of(name, **keys):
-    numbers = {key: value for key, value in NUMBERS.items() if METHODS[name].reads(key)}
+    numbers = {key: number for key, number in NUMBERS.items() if METHODS[name].reads(key)}
     return Settings.of(METHODS[name].groups, {**TINY, **numbers, **keys})
 
 
@@ -273,7 +273,7 @@ DEFAULTS = {
         "sketch_rows": 5,
         "heavy": 0,
         "iterations": 1,
-        "solver_lr": 0.1,
+        "solver_lr": "auto",
         "schedule": "constant",
         "mu": 1e-3,
         "shift": 1e4,
@@ -281,7 +281,7 @@ DEFAULTS = {
         "resample": False,
         "check_residual": False,
         "curvature": "gauss-newton",
-        "damping": 0.5,
+        "damping": "auto",
         "curvature_batch": 128,
         "r1": 0,
         "r2": 0,

@@ -77,7 +77,7 @@ class LocalKeys(BatchKeys):
 
     inner_lr: Auto = key(
         "auto",
-        "inner step size γ; auto: from the largest curvature on the clean set",
+        "inner step size γ; auto: by curvature and a trial on the clean set",
         low=0,
         open_low=True,
     )

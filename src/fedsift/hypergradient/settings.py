@@ -26,7 +26,7 @@ class StepKeys(Keys):
 
     table: ClassVar[str] = "solver"
     solver_lr: Auto = key(
-        0.1, "solver step size α; auto: the inner step's", low=0, open_low=True
+        "auto", "solver step size α; auto: the inner step's", low=0, open_low=True
     )
 
 
@@ -39,7 +39,7 @@ class CurvatureKeys(Keys):
         "gauss-newton", "matrix of the linear system", choices=lambda: tuple(CURVATURES)
     )
     damping: Auto = key(
-        0.5, "added to the diagonal of the matrix; auto: 0.05 over the inner step", low=0
+        "auto", "added to the diagonal of the matrix; auto: 0.05 over the inner step", low=0
     )
     curvature_batch: int = key(
         128, "samples that a client draws per round for its products with the matrix; 0: all", low=0

@@ -21,7 +21,9 @@ from torch import Tensor
 from fedsift.problem.curvature import CURVATURES
 from fedsift.problem.protocol import Problem, chunk_length, chunks
 
-STEPS = 10  # a spectrum with one outlier, as networks have, needs five; the second pass is a reserve
+STEPS = (
+    10  # a spectrum with one outlier, as networks have, needs five; the second pass is a reserve
+)
 SAMPLES = 256  # of the clean set; the largest curvature of a mean varies little between such draws
 
 
