@@ -11,10 +11,10 @@
 | `table-x100`, `table-x0.01` | the same, linear, with inputs in other units                   |
 | `mnist`, `femnist`   | `paper_cnn`, 2 sites with 300 images each, 300 clean ones, 20 rounds |
 
-A step of the grid leaves the solver of `single-loop` at 0.1 with a damping of 0.5; "auto" is for all
-three. Seeds 20 to 29, of development, are the only ones: the rule was chosen by this table. ``loss`` is
-that of the clean set, which `oracle` trains on in no way; `single-loop` starts from half of it.
-One file for all cells; a cell that is in it is not made again.
+A step of the grid leaves the solver of `single-loop` at 0.1 with a damping of 0.5; "auto" is for
+all three. Seeds 20 to 29, of development, are the only ones: the rule was chosen by this table.
+``loss`` is that of the clean set, on which `oracle` does not train; `single-loop` starts from half
+of it. One file for all cells; a cell that is in it is not made again.
 """
 
 from __future__ import annotations
