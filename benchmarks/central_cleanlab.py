@@ -162,7 +162,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(arguments)
     keys = {"dataset": args.dataset, "split": args.split, "seed": args.seed, "device": "cpu"}
-    keys["method"] = "fedavg"  # its problem and its local steps
+    keys |= {"method": "fedavg", "inner_lr": 0.1}  # its problem and its local steps
     keys |= dict(parse_setting(text) for text in args.settings)
     found = measure(from_mapping(keys, "central_cleanlab"), args.folds, args.epochs)
     for name, row in found["found"].items():

@@ -39,7 +39,8 @@ from typing import Any
 import numpy as np
 
 from fedsift.errors import RunError
-from fedsift.experiment.config import Config
+from fedsift.experiment.config import Config, read_by
+from fedsift.experiment.paper_grid import PINNED
 from fedsift.experiment.run import execute
 from fedsift.experiment.setup import load_data
 from fedsift.flower.local_deployment import LocalDeployment, Network
@@ -81,7 +82,8 @@ def _measure(folder: Path) -> dict[str, float]:
 
 
 def _config(clients: int, method: str, **more: Any) -> Config:
-    return Config.of(dataset="digits", clients=clients, **METHODS[method], **more).resolve()
+    keys = {**read_by(METHODS[method]["method"], PINNED), **METHODS[method], **more}
+    return Config.of(dataset="digits", clients=clients, **keys).resolve()
 
 
 def _sites(config: Config, folder: Path) -> list[str]:

@@ -10,6 +10,7 @@ import torch
 
 from fedsift.data import ClientData, FederatedData
 from fedsift.experiment.config import Config, read_by
+from fedsift.experiment.paper_grid import PINNED
 from fedsift.experiment.setup import from_data
 from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
@@ -29,7 +30,7 @@ def peak(clients: int, method: str) -> float:
     ]
     few = (images[:100], labels[:100])
     federated = FederatedData("random", members, few, few, tuple("0123456789"))
-    keys = {"rounds": ROUNDS, "cohort": COHORT, "head_start": 0}
+    keys = {**PINNED, "rounds": ROUNDS, "cohort": COHORT, "head_start": 0}
     config = Config.of(method=method, **read_by(method, keys))
     setup = from_data(config, federated, build_model("digits_cnn", (1, 8, 8), 10, seed=0))
     state = setup.initial_state()

@@ -128,7 +128,7 @@ def measure(method: str, case: Case, seed: int, rounds: int = ROUNDS) -> dict[st
     """Run a method; return its accuracy and how good its audit is."""
     model = build_model("linear", case.clean[0].shape[1:], CLASSES, seed)
     federation = fs.simulate(model, case.sites, case.clean, test=case.test, true_labels=case.truth)
-    result = fs.fit(federation, method=method, rounds=rounds, seed=seed, progress=False)
+    result = fs.fit(federation, method, rounds=rounds, seed=seed, progress=False)
     keys = ("f1", "auc", "bytes_up", "bytes_down", "exchanges", "seconds")
     found = {"accuracy": result.summary["test_accuracy"], **{k: result.summary[k] for k in keys}}
     calibration = result.summary["calibration"]

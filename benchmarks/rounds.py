@@ -21,6 +21,7 @@ from fedsift.client import training
 from fedsift.compress import CountSketch, TopK
 from fedsift.data import ClientData, FederatedData
 from fedsift.experiment.config import Config, read_by
+from fedsift.experiment.paper_grid import PINNED
 from fedsift.experiment.setup import Setup, from_data
 from fedsift.federation import pooled
 from fedsift.problem.networks import build_model
@@ -69,7 +70,7 @@ def runner(
 ) -> Runner:
     """Make a method ready on the paper's setting."""
     local = {"local_steps": STEPS, "inner_lr": LR, "batch_size": BATCH, "l2": L2}
-    keys = {**local, "compressor": compressor, "head_start": 0}
+    keys = {**PINNED, **local, "compressor": compressor, "head_start": 0}
     config = Config.of(method=method, **read_by(method, keys))
     shape = tuple(federated.clients[0].inputs.shape[1:])
     setup = from_data(config, federated, build_model(model, shape, 10, seed=0))

@@ -38,7 +38,8 @@ from torch import nn
 
 from benchmarks.rounds import Runner
 from fedsift.data import ClientData, FederatedData
-from fedsift.experiment.config import Config
+from fedsift.experiment.config import Config, read_by
+from fedsift.experiment.paper_grid import PINNED
 from fedsift.experiment.setup import from_data
 from fedsift.files import write_text
 from fedsift.randomness import generator
@@ -181,7 +182,8 @@ def perceptron(d: int) -> nn.Module:
 
 def _rounds(case: Case, data: FederatedData, count: int) -> list[float]:
     """Return the seconds of each round."""
-    config = Config.of(method=case.method, inner_lr=0.01, head_start=0, **case.keys)
+    keys = {**read_by(case.method, PINNED), "inner_lr": 0.01, "head_start": 0, **case.keys}
+    config = Config.of(method=case.method, **keys)
     setup = from_data(config, data, perceptron(case.d))
     run = Runner(setup, setup.initial_state())
     times = []

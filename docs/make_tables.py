@@ -19,8 +19,9 @@ CALIBRATION = re.compile(r"<!-- calibration -->\n(?:\n?\|.*\n)*")
 BREAST_CANCER = re.compile(r"<!-- breast-cancer -->\n(?:\n?\|.*\n)*")
 CHECKED = re.compile(r"<!-- clean-set-check -->\n(?:\n?\|.*\n)*")
 REAL_NOISE = re.compile(r"<!-- real-noise -->\n(?:\n?\|.*\n)*")
+STEP_SIZES = re.compile(r"<!-- step-sizes -->\n(?:\n?\|.*\n)*")
 PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
-PAGES += ("docs/real-noise.md",)
+PAGES += ("docs/real-noise.md", "docs/decisions.md")
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
 FOUND = ("f1", "precision", "recall", "auc")
 TITLES = ["precision", "recall", "AUC", "MB up", "MB down", "exchanges"]
@@ -149,6 +150,38 @@ def _place(kind: tuple[str, int, str]) -> tuple[int, int, int]:
     return NOISES.index(kind[0]), kind[1], METHODS.index(kind[2])
 
 
+def step_sizes() -> str:
+    """Return a row per task, method and measure: means over seeds, a column per step."""
+    path = ROOT / "results" / "step_sizes.json"
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    found: dict[tuple[str, str], dict[str, dict[int, dict[str, float]]]] = {}
+    for key, cell in cells.items():
+        task, method, step, seed = key.split()
+        found.setdefault((task, method), {}).setdefault(step, {})[int(seed)] = cell
+    steps = ("0.01", "0.03", "0.1", "0.3", "1.0", "auto")
+    out = []
+    for (task, method), columns in found.items():
+        seeds = sorted(columns["auto"])  # a mean is over the seeds that auto has, or not shown
+        chosen = sorted({f"{columns['auto'][s]['inner_lr']:.3g}" for s in seeds}, key=float)
+        for title, measure in (("accuracy", "accuracy"), ("loss", "loss"), ("F1", "f1")):
+            if any(measure in cell for cell in columns["auto"].values()):
+                shown = [_mean_of(columns.get(step, {}), seeds, measure) for step in steps]
+                listed = ", ".join(map(str, seeds))
+                cells_ = [task, f"`{method}`", listed, title, *shown, ", ".join(chosen)]
+                out.append(f"| {' | '.join(cells_)} |\n")
+    titles = ["task", "method", "seeds", "mean", *steps, "found"]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
+
+
+def _mean_of(cells: dict[int, dict[str, float]], seeds: list[int], measure: str) -> str:
+    """Return a mean; a dash where a seed is missing, a word where its run failed."""
+    if any(seed not in cells for seed in seeds):
+        return "–"
+    if any("failed" in cells[seed] for seed in seeds):
+        return "fails"
+    return f"{mean(cells[seed][measure] for seed in seeds):.3f}"
+
+
 def fill(text: str) -> str:
     """Put every table where its mark is."""
     text = BENCH.sub(lambda _: f"<!-- bench -->\n\n{bench()}", text)
@@ -156,6 +189,7 @@ def fill(text: str) -> str:
     text = BREAST_CANCER.sub(lambda _: f"<!-- breast-cancer -->\n\n{breast_cancer()}", text)
     text = CHECKED.sub(lambda _: f"<!-- clean-set-check -->\n\n{clean_set_check()}", text)
     text = REAL_NOISE.sub(lambda _: f"<!-- real-noise -->\n\n{real_noise()}", text)
+    text = STEP_SIZES.sub(lambda _: f"<!-- step-sizes -->\n\n{step_sizes()}", text)
     return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
 
 

@@ -19,7 +19,7 @@ SMALL = {"clients": 2, "samples_per_client": 60, "validation_size": 50, "test_si
 
 
 def pooled_case():
-    setup = from_config(Config.of(method="fedavg", model="linear", **SMALL).resolve())
+    setup = from_config(Config.of(method="fedavg", model="linear", inner_lr=0.1, **SMALL).resolve())
     clients = setup.data.clients
     inputs = torch.cat([c.inputs for c in clients])
     return setup, LabelledBatch.of(inputs, torch.cat([c.labels for c in clients]))

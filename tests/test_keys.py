@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from fedsift.errors import ConfigError
-from fedsift.keys import Keys, Settings, key, keys_of
+from fedsift.keys import Auto, Keys, Settings, key, keys_of, number
 
 COLOURS = {"red": 1}
 
@@ -23,6 +23,45 @@ class PaintKeys(Keys):
 class BrushKeys(Keys):
     table: ClassVar[str] = "brush"
     wide: bool = key(False, "whether")
+
+
+@dataclass(frozen=True)
+class DryingKeys(Keys):
+    table: ClassVar[str] = "paint"
+    hours: Auto = key("auto", "how long", low=0, high=9, open_low=True)
+
+
+def test_a_number_or_the_word_auto():
+    assert DryingKeys().hours == "auto"
+    assert DryingKeys(hours=3).hours == 3.0
+    assert Settings.of((DryingKeys, PaintKeys)).automatic() == ("hours",)
+    assert Settings.of((DryingKeys, PaintKeys), {"hours": 2}).automatic() == ()
+    assert number(DryingKeys(hours=3).hours) == 3.0
+    with pytest.raises(ConfigError, match="built from numbers"):
+        number("auto")
+
+
+def test_settings_with_another_value():
+    settings = Settings.of((PaintKeys, DryingKeys), {"coats": 4})
+    assert settings.replace({"hours": 1}) == Settings.of(
+        (PaintKeys, DryingKeys), {"coats": 4, "hours": 1}
+    )
+
+
+@pytest.mark.parametrize(
+    ("hours", "message"),
+    [
+        ("soon", "hours is 'soon'; it must be a number or 'auto'"),
+        (True, "hours is True; it must be a number or 'auto'"),
+        (float("nan"), "hours is nan; it must be a number or 'auto'"),
+        (0, "hours is 0.0; it must be above 0, or 'auto'"),
+        (10, "hours is 10.0; it must be at most 9, or 'auto'"),
+    ],
+)
+def test_what_is_neither_is_refused(hours, message):
+    with pytest.raises(ConfigError) as caught:
+        DryingKeys(hours=hours)
+    assert str(caught.value) == message
 
 
 def test_settings_have_an_instance_of_every_group():

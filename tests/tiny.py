@@ -14,6 +14,7 @@ TINY = {
     "model": "linear",
     "local_steps": 2,
     "batch_size": 8,
+    "inner_lr": 0.1,
     "rate": 5.0,
     "glc_rounds": 2,
     "elc_rounds": 2,

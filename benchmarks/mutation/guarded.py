@@ -81,6 +81,9 @@ GUARDED = (
         ("hypergradient/non_iterative.py", f"hypergradient/test_non_iterative.py {KEYS}"),
         ("hypergradient/products.py", "hypergradient"),
         ("hypergradient/solver_step.py", "hypergradient algorithms/test_single_loop.py"),
+        ("problem/largest_curvature.py", "problem/test_largest_curvature.py"),
+        ("algorithms/step_trial.py", "algorithms/test_step_trial.py"),
+        ("algorithms/found_steps.py", "algorithms/test_found_steps.py"),
         ("algorithms/clean_set.py", "algorithms/additions/test_head_start.py"),
         ("algorithms/additions/head_start.py", f"algorithms/additions/test_head_start.py {KEYS}"),
         (

@@ -6,6 +6,7 @@
     │   ├── DataError       a dataset, a label, a sample
     │   └── WireError       bytes that are not a fedsift payload
     └── RunError            the run itself failed (exit code 1)
+        ├── Diverged        the model is no longer finite
         └── TooFewClients   fewer replies than `min_clients`
 
 Each message is one sentence: what is wrong, where, what to do. It starts in lower case, separates
@@ -37,6 +38,10 @@ class WireError(InputError):
 
 class RunError(FedsiftError, RuntimeError):
     """A run failed although its input was fine."""
+
+
+class Diverged(RunError):  # noqa: N818 - as below
+    """A model is no longer finite, or far worse than before."""
 
 
 class TooFewClients(RunError):  # noqa: N818 - reads as a fact, like StopIteration

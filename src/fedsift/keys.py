@@ -20,11 +20,13 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from fedsift.errors import ConfigError
 
 Choices = tuple[str, ...] | Callable[[], tuple[str, ...]]
+Auto = float | Literal["auto"]  # a number, or the word: it is then found by the run
+AUTO: Literal["auto"] = "auto"
 
 
 def key(
@@ -71,11 +73,14 @@ class Key:
                 f"{self.name} is {value!r}; it must be one of {', '.join(allowed)}"
                 + hint(str(value), allowed)
             )
+        if self.kind == _AUTO and value == AUTO:
+            return value
+        also = f", or '{AUTO}'" if self.kind == _AUTO else ""
         if self.low is not None and not (value > self.low if self.open_low else value >= self.low):
             bound = "above" if self.open_low else "at least"
-            raise ConfigError(f"{self.name} is {value}; it must be {bound} {self.low}")
+            raise ConfigError(f"{self.name} is {value}; it must be {bound} {self.low}{also}")
         if self.high is not None and value > self.high:
-            raise ConfigError(f"{self.name} is {value}; it must be at most {self.high}")
+            raise ConfigError(f"{self.name} is {value}; it must be at most {self.high}{also}")
         return value
 
 
@@ -99,9 +104,8 @@ def keys_of(*groups: type[Keys]) -> dict[str, Key]:
         for spec in fields(group):  # type: ignore[arg-type]
             if "key" in spec.metadata:
                 table = _home(group, spec.name).table
-                kind = spec.type if isinstance(spec.type, str) else spec.type.__name__
                 rule = spec.metadata["key"]
-                found[spec.name] = Key(spec.name, table, kind, spec.default, **rule)
+                found[spec.name] = Key(spec.name, table, _kind(spec.type), spec.default, **rule)
     return found
 
 
@@ -131,6 +135,15 @@ class Settings:
         """Return all values by the name of their key."""
         return {n: getattr(g, n) for g in self.groups for n in keys_of(type(g))}
 
+    def automatic(self) -> tuple[str, ...]:
+        """Return the keys that are "auto" where a number may stand."""
+        known = keys_of(*map(type, self.groups))
+        return tuple(n for n, v in self.values().items() if known[n].kind == _AUTO and v == AUTO)
+
+    def replace(self, values: Mapping[str, Any]) -> Settings:
+        """Return the settings with other values."""
+        return Settings.of(map(type, self.groups), {**self.values(), **values})
+
 
 @dataclass(frozen=True)
 class BuildContext:
@@ -145,6 +158,13 @@ class BuildContext:
     cohort: int = 0
 
 
+def number(value: Auto) -> float:
+    """Return a key's number; "auto" must have been replaced by one before a method is built."""
+    if value == AUTO:
+        raise ConfigError("a method is built from numbers; let Method.algorithm find them")
+    return value
+
+
 def hint(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` where a known name is close, else nothing."""
     close = difflib.get_close_matches(name, list(known), n=1)
@@ -153,6 +173,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 _PAIR = "float | tuple[float, float]"
 _TEXTS = "tuple[str, ...]"
+_AUTO = "Auto"
 _KINDS: dict[str, tuple[Any, str]] = {
     "str": (str, "text"),
     "int": (int, "a whole number"),
@@ -160,7 +181,15 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
     _PAIR: ((int, float), "a number or a pair [low, high]"),
     _TEXTS: (tuple, "a list of texts"),
+    _AUTO: ((int, float), f"a number or '{AUTO}'"),
 }
+
+
+def _kind(annotation: Any) -> str:
+    """Return a type as it is written, where annotations are not kept as text too."""
+    if isinstance(annotation, str):
+        return annotation
+    return _AUTO if annotation == Auto else str(annotation.__name__)
 
 
 def _typed(name: str, value: Any, kind: str) -> Any:
@@ -169,11 +198,13 @@ def _typed(name: str, value: Any, kind: str) -> Any:
         return tuple(_typed(name, part, "float") for part in value)
     if kind == _TEXTS and isinstance(value, list | tuple):
         return tuple(_typed(name, part, "str") for part in value)
+    if kind == _AUTO and value == AUTO:
+        return AUTO
     types, said = _KINDS[kind]
     fits = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
     if not fits or (isinstance(value, float) and not math.isfinite(value)):
         raise ConfigError(f"{name} is {value!r}; it must be {said}")
-    return float(value) if "float" in kind else value
+    return float(value) if "float" in kind or kind == _AUTO else value
 
 
 def _home(group: type[Keys], name: str) -> type[Keys]:

@@ -31,6 +31,7 @@ from fedsift.keys import BuildContext, Settings, keys_of
 
 LENGTH = 1000
 TINY = {"local_steps": 2, "batch_size": 8}
+NUMBERS = {"inner_lr": 0.1, "solver_lr": 0.1, "damping": 0.5}  # the run finds the defaults
 BILEVEL = ("single-loop", *ESTIMATORS)
 RIVALS = ("glc", "em", "gce", "elr", "fedelc", "fedcorr")
 
@@ -38,7 +39,8 @@ every_method = pytest.mark.parametrize("name", METHODS)
 
 
 def settings_of(name, **keys):
-    return Settings.of(METHODS[name].groups, {**TINY, **keys})
+    numbers = {key: number for key, number in NUMBERS.items() if METHODS[name].reads(key)}
+    return Settings.of(METHODS[name].groups, {**TINY, **numbers, **keys})
 
 
 def build(name, cohort=0, **keys):
@@ -58,6 +60,7 @@ def others(key):
         "bool": (not key.default,),
         "int": (7, 1, 60),
         "float": (0.5, 3.0, 200.0),
+        "Auto": (0.5, 3.0, 200.0),
     }[key.kind]
     low, high = key.low, key.high
     fitting = [v for v in tried if key.kind in ("str", "bool") or low <= v <= (high or v)]
@@ -99,7 +102,7 @@ def test_a_group_is_named_once(name):
 @every_method
 def test_it_builds_from_its_defaults(name):
     context = BuildContext(LENGTH)
-    assert hasattr(METHODS[name].build(Settings.of(METHODS[name].groups), context), "round")
+    assert hasattr(METHODS[name].algorithm(Settings.of(METHODS[name].groups), context), "round")
 
 
 def test_every_estimator_is_a_method():
@@ -250,7 +253,7 @@ def test_what_methods_do_with_labels():
 
 
 DEFAULTS = {
-    "inner": {"local_steps": 5, "inner_lr": 0.1, "batch_size": 64, "head_start": 500}
+    "inner": {"local_steps": 5, "inner_lr": "auto", "batch_size": 64, "head_start": 500}
     | {"clean_steps": 2000, "glc_rounds": 20, "gce_q": 0.7, "share_noise": True}
     | {"elr_momentum": 0.7, "elr_strength": 3.0, "elc_rounds": 10, "elc_step": 2.0}
     | {"elc_compatibility": 0.5, "elc_entropy": 0.2, "corr_rounds": 10, "corr_finetune": 5},
@@ -271,7 +274,7 @@ DEFAULTS = {
         "sketch_rows": 5,
         "heavy": 0,
         "iterations": 1,
-        "solver_lr": 0.1,
+        "solver_lr": "auto",
         "schedule": "constant",
         "mu": 1e-3,
         "shift": 1e4,
@@ -279,7 +282,7 @@ DEFAULTS = {
         "resample": False,
         "check_residual": False,
         "curvature": "gauss-newton",
-        "damping": 0.5,
+        "damping": "auto",
         "curvature_batch": 128,
         "r1": 0,
         "r2": 0,

@@ -89,7 +89,7 @@ def case(tmp_path):
     problem = Reweighting(model, l2=CONFIG.l2, bootstrap=BOOTSTRAP)
     batch = LabelledBatch.of(inputs, labels)
     federation = Recorder([Client(0, problem, batch, 5)], pool=False)
-    algorithm = METHODS[CONFIG.method].build(CONFIG.settings, BuildContext(15, CONFIG.seed))
+    algorithm = METHODS[CONFIG.method].algorithm(CONFIG.settings, BuildContext(15, CONFIG.seed))
     state = ServerState(problem.model.initial())
     for k in range(ROUNDS):
         _, state = algorithm.round(federation, Server(problem, batch, seed=5), state, k)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedsift.algorithms.state import Server
-from fedsift.errors import ConfigError, RunError
+from fedsift.errors import ConfigError, Diverged
 from fedsift.problem.sgd import LocalSteps, local_sgd
 from fedsift.randomness import generator
 
@@ -33,5 +33,5 @@ def fit(
     trust = torch.ones_like(server.problem.initial_x(server.validation))
     y = local_sgd(server.problem, trust, y, part, local, source).y
     if not bool(torch.isfinite(y).all()):
-        raise RunError(f"{what} is not finite; lower inner_lr (now {local.lr:g})")
+        raise Diverged(f"{what} is not finite; lower inner_lr (now {local.lr:g})")
     return y

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from fedsift.algorithms.method import Method
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
-from fedsift.errors import RunError
-from fedsift.keys import BuildContext, Keys, Settings, key
+from fedsift.errors import Diverged
+from fedsift.keys import Auto, BuildContext, Keys, Settings, key, number
 from fedsift.messages import Answers, Cohort, Federation, Request, sample_cohort, scalars_of
 from fedsift.problem.sgd import LocalSteps
 
@@ -56,7 +56,7 @@ def next_y(state: ServerState, answers: Answers, local: LocalSteps, k: int) -> T
     """Return y_k+1 = y_k + the mean update, or stop the run where it is not finite."""
     y = state.y + answers.mean("update")
     if not bool(torch.isfinite(y).all()):
-        raise RunError(
+        raise Diverged(
             f"the model is no longer finite after round {k + 1}; lower inner_lr (now {local.lr:g})"
         )
     return y
@@ -75,13 +75,18 @@ class BatchKeys(Keys):
 class LocalKeys(BatchKeys):
     """The local steps of all others."""
 
-    inner_lr: float = key(0.1, "inner step size γ", low=0, open_low=True)
+    inner_lr: Auto = key(
+        "auto",
+        "inner step size γ; auto: by curvature and a trial on the clean set",
+        low=0,
+        open_low=True,
+    )
 
 
 def local_of(settings: Settings) -> LocalSteps:
     """Return the local steps that the keys describe."""
     own = settings[LocalKeys]
-    return LocalSteps(own.local_steps, own.inner_lr, own.batch_size)
+    return LocalSteps(own.local_steps, number(own.inner_lr), own.batch_size)
 
 
 def build(settings: Settings, context: BuildContext) -> FedAvg:  # noqa: ARG001

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from fedsift.algorithms.found_steps import with_found_steps
 from fedsift.algorithms.state import Algorithm
 from fedsift.keys import BuildContext, Keys, Settings, keys_of
 from fedsift.problem import Problem
@@ -64,6 +65,10 @@ class Method:
     weighting: Callable[[Settings], Weighting] = unweighted
     check: Callable[[Problem], object] = accept
     choose: Callable[[Problem, Tensor], Choice] | None = None
+
+    def algorithm(self, settings: Settings, context: BuildContext) -> Algorithm:
+        """Build it; keys that are "auto" get their numbers before round 0."""
+        return with_found_steps(self.build, settings, context)
 
     def reads(self, name: str) -> bool:
         """Return whether it reads a key of this name, besides those that all methods share."""

@@ -43,7 +43,7 @@ from fedsift.hypergradient import CurvatureSettings, Guard, SolverState
 from fedsift.hypergradient.products import Compression
 from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of
 from fedsift.hypergradient.solver_step import step_back, update_v
-from fedsift.keys import BuildContext, Keys, Settings, key
+from fedsift.keys import BuildContext, Keys, Settings, key, number
 from fedsift.messages import Federation, Request, Versioned, scalars_of
 from fedsift.problem import outer_gradients
 from fedsift.problem.sgd import LocalSteps
@@ -150,7 +150,7 @@ def build(settings: Settings, context: BuildContext) -> Algorithm:
     algorithm = SingleLoop(
         feedback_for(make_compressor(name, settings, context)),
         make_compressor("topk", settings, context),
-        settings[StepKeys].solver_lr,
+        number(settings[StepKeys].solver_lr),
         curvature_of(settings),
         local_of(settings),
         outer_of(settings),

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsift.errors import InputError
-from fedsift.experiment.config import Config
-from fedsift.experiment.paper_grid import Job
+from fedsift.experiment.config import Config, read_by
+from fedsift.experiment.paper_grid import PINNED, Job
 from fedsift.experiment.run import Observer, execute, read_config
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.files import write_text
@@ -96,8 +96,8 @@ def result_of(folder: Path) -> dict[str, Any]:
 
 
 def differences(config: Config) -> dict[str, Any]:
-    """Return what a run is, and the keys in which it departs from the defaults."""
+    """Return what a run is, and the keys in which it departs from the figures' own values."""
     values = config.values()
     identity = {name: values[name] for name in IDENTITY if name in values}
-    usual = Config.of(**identity).resolve().values()
+    usual = Config.of(**identity, **read_by(config.method, PINNED)).resolve().values()
     return identity | {name: value for name, value in values.items() if value != usual[name]}

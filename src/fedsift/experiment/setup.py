@@ -241,7 +241,7 @@ def _setup(
         seed=config.seed,
     )
     context = BuildContext(problem.model.length, config.seed, config.cohort)
-    algorithm = METHODS[config.method].build(config.settings, context)
+    algorithm = METHODS[config.method].algorithm(config.settings, context)
     return Setup(config, data, problem.model, federation, server, algorithm, choice=choice)
 
 

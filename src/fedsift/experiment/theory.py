@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from fedsift.compress import Compressor, CountSketch, SparseEmbedding, TopK, feedback_for
 from fedsift.experiment.config import Config
 from fedsift.experiment.loop import rounds
+from fedsift.experiment.paper_grid import PINNED
 from fedsift.experiment.run import versions
 from fedsift.experiment.setup import Setup, from_data, load_data
 from fedsift.federation import LocalFederation
@@ -126,6 +127,7 @@ def sparsity(size: Size) -> dict[str, Any]:
         eval_every=size.training,
         head_start=0,
         bootstrap=0.0,  # the problem of the theorems
+        **PINNED,
     ).resolve()
     setup = from_data(config, load_data(config), small_network(config.seed, size.width))
     *_, last = rounds(setup, setup.initial_state(), 0)

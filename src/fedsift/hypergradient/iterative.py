@@ -35,7 +35,7 @@ from fedsift.hypergradient.settings import (
     curvature_of,
 )
 from fedsift.hypergradient.solver_step import NEGATIVE, Guard, Update, step_back, update_v
-from fedsift.keys import BuildContext, Keys, Settings, key
+from fedsift.keys import BuildContext, Keys, Settings, key, number
 from fedsift.messages import Answers, Cohort, sample_cohort
 
 
@@ -191,7 +191,7 @@ class IterativeKeys(Keys):
 
 
 SCHEDULES: dict[str, Callable[[Settings], Constant | Theorem]] = {
-    "constant": lambda settings: Constant(settings[StepKeys].solver_lr),
+    "constant": lambda settings: Constant(number(settings[StepKeys].solver_lr)),
     "theorem": lambda settings: Theorem(settings[IterativeKeys].mu, settings[IterativeKeys].shift),
 }
 

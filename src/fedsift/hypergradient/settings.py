@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedsift.hypergradient.estimate import CurvatureSettings, Estimator
-from fedsift.keys import BuildContext, Keys, Settings, key
+from fedsift.keys import Auto, BuildContext, Keys, Settings, key, number
 from fedsift.problem.curvature import CURVATURES
 
 
@@ -25,7 +25,9 @@ class StepKeys(Keys):
     """The step of the solver."""
 
     table: ClassVar[str] = "solver"
-    solver_lr: float = key(0.1, "solver step size α", low=0, open_low=True)
+    solver_lr: Auto = key(
+        "auto", "solver step size α; auto: the inner step's", low=0, open_low=True
+    )
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,9 @@ class CurvatureKeys(Keys):
     curvature: str = key(
         "gauss-newton", "matrix of the linear system", choices=lambda: tuple(CURVATURES)
     )
-    damping: float = key(0.5, "added to the diagonal of the matrix", low=0)
+    damping: Auto = key(
+        "auto", "added to the diagonal of the matrix; auto: 0.05 over the inner step", low=0
+    )
     curvature_batch: int = key(
         128, "samples that a client draws per round for its products with the matrix; 0: all", low=0
     )
@@ -55,4 +59,4 @@ class ResidualKeys(Keys):
 def curvature_of(settings: Settings) -> CurvatureSettings:
     """Return the matrix that the keys describe."""
     own = settings[CurvatureKeys]
-    return CurvatureSettings(own.curvature, own.damping, own.curvature_batch)
+    return CurvatureSettings(own.curvature, number(own.damping), own.curvature_batch)
