@@ -15,6 +15,7 @@ from fedsift.algorithms.gce import GeneralisedCrossEntropy
 from fedsift.algorithms.glc import GoldLossCorrection
 from fedsift.algorithms.out_of_fold import OutOfFold
 from fedsift.algorithms.outer_step import OUTER_RULES, OuterStep
+from fedsift.algorithms.posterior import Posterior
 from fedsift.algorithms.preprocess import Preprocess
 from fedsift.algorithms.single_loop import SingleLoop
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
@@ -37,6 +38,7 @@ __all__ = [
     "LocalSteps",
     "OutOfFold",
     "OuterStep",
+    "Posterior",
     "Preprocess",
     "RoundInfo",
     "SelfPaced",

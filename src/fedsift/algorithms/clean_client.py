@@ -6,6 +6,7 @@ y_k+1 = y_k + (Σ_m N_m Δ_m + N_val Δ_val) / (Σ_m N_m + N_val)
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 
@@ -19,10 +20,16 @@ CLEAN = -1  # its number, which no client has
 
 
 def with_clean_client(
-    server: Server, answers: Answers, y: Tensor, local: LocalSteps, k: int
+    server: Server,
+    answers: Answers,
+    y: Tensor,
+    local: LocalSteps,
+    k: int,
+    part: Any | None = None,
 ) -> Answers:
-    """Add the clean set's local steps from y to the clients' replies."""
+    """Add local steps from y on the clean set, or a part of it, to the clients' replies."""
+    part = server.validation if part is None else part
     source = generator(server.seed, k, "clean client")
-    trained = fit(server, y, server.validation, local, source, "the model on the clean set")
-    own = Reply(CLEAN, len(server.validation), {"update": trained - y})
+    trained = fit(server, y, part, local, source, "the model on the clean set")
+    own = Reply(CLEAN, len(part), {"update": trained - y})
     return replace(answers, replies=(*answers.replies, own))

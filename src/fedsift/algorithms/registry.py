@@ -18,6 +18,7 @@ from fedsift.algorithms import (
     gce,
     glc,
     out_of_fold,
+    posterior,
     preprocess,
     single_loop,
 )
@@ -41,5 +42,6 @@ METHODS: dict[str, Method] = {
     "fedcorr": fedcorr.METHOD,
     "single-loop": single_loop.METHOD,
     "out-of-fold": out_of_fold.METHOD,
+    "posterior": posterior.METHOD,
     **{name: with_estimator(row) for name, row in ESTIMATORS.items()},
 }

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from fedsift.client import baselines, rivals
 from fedsift.client.out_of_fold import fold_step
 from fedsift.client.outer_step import outer
+from fedsift.client.posterior import train_posterior
 from fedsift.client.products import product, sketch
 from fedsift.client.relabelling import train_relabelled
 from fedsift.client.single_loop import step
@@ -38,6 +39,7 @@ ACTIONS: dict[str, Action] = {
     "train-robust": rivals.train_robust,
     "train-elr": rivals.train_elr,
     "fold-step": fold_step,
+    "train-posterior": train_posterior,
     "class-losses": rivals.class_losses,
     "train-elc": rivals.train_elc,
     "train-relabelled": train_relabelled,

@@ -53,6 +53,9 @@ def calibrate(setup: Setup, state: ServerState) -> AnyCalibration:
     if isinstance(setup.algorithm, OutOfFold):
         return _by_noise_model(setup, setup.algorithm, state)
     inputs, labels = setup.data.validation
+    if "spread" in state.own:  # the method has measured what else is a constant
+        measured = float(state.own["optimism"]), float(state.own["spread"])
+        return Calibration.measured(*measured, labels.numpy(), setup.data.classes)
     probabilities = predict(setup.model, state.y, inputs).cpu().double()
     return Calibration.fit(probabilities.numpy(), labels.numpy())
 

@@ -1,0 +1,136 @@
+"""Posterior (ours, for networks): a label weighs what Bayes' rule gives it. No Hessian, no solver.
+
+    x_i  = P(right | p_i, ℓ_i; ρ_m, δ)                       ``problem/label_posterior.py``
+    g_m  = Σ_i [x_i ℓ_i + κ (1 − x_i) ℓ'_i] / Σ_i [x_i + κ (1 − x_i)]
+
+ℓ_i is the loss with the label, ℓ'_i that with the class that the model predicts; κ = ½. The sum
+below keeps the length of a step, however many labels a site drops.
+
+A model that trains on wrong labels comes to believe them, and would then find fewer and fewer of
+them. So the share of wrong labels is measured once, by a model that has seen none of them, and the
+trained model only says which ones they are:
+
+    Before round 0  a head start on half of the clean set; the other half gives its temperature
+                    and its accuracy
+    Round           one exchange: a site scores its labels with y_k, trains T steps, and replies
+                    with its rate by the unseen model, and with the curve ρ_m(δ) of y_k
+    δ               mean curve = mean rate; the standard error of that rate gives δ's own
+    y               the mean of the sites and of the first half of the clean set, which trains along
+    Judged          accuracy and loss on the second half, on which no model is ever trained
+
+δ and its spread are the audit's as well, in place of constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsift.algorithms.additions.constants import HEAD_START_SHARE
+from fedsift.algorithms.additions.head_start import HeadStartKeys
+from fedsift.algorithms.bilevel import with_head_start
+from fedsift.algorithms.clean_client import with_clean_client
+from fedsift.algorithms.clean_set import split_validation
+from fedsift.algorithms.fedavg import LocalKeys, draw_cohort, local_of, next_y
+from fedsift.algorithms.method import Method
+from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
+from fedsift.keys import BuildContext, Settings
+from fedsift.messages import Answers, Federation, Request, scalars_of
+from fedsift.problem.label_posterior import OPTIMISMS
+from fedsift.problem.sample_losses import probabilities
+from fedsift.problem.sgd import LocalSteps
+from fedsift.problem.temperature import fit_temperature
+
+LEAST_SPREAD = 0.05  # of δ: a tenth of the distance between two points of the curve
+
+
+@dataclass(frozen=True)
+class Optimism:
+    """δ of the model that is sent, and the temperature of the one that has seen no label."""
+
+    optimism: float
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """One exchange per round."""
+
+    local: LocalSteps = LocalSteps()
+
+    def round(
+        self, federation: Federation, server: Server, state: ServerState, k: int
+    ) -> tuple[RoundInfo, ServerState]:
+        """Do round k."""
+        part, rest = split_validation(server, HEAD_START_SHARE, "head start")
+        kept = dict(state.own) if state.own else _opening(server, state.y, rest)
+
+        # Step 1: the one exchange.
+        sent = Optimism(float(kept["optimism"]), float(kept["temperature"]))
+        cohort = draw_cohort(federation, server, k)
+        scalars = scalars_of(self.local, sent)
+        answers = cohort.ask(Request("train-posterior", k, {"y": state.y}, scalars))
+
+        # Step 2: δ of the model that was sent.
+        kept["optimism"], kept["spread"] = map(_number, matched(answers, kept, len(rest)))
+
+        # Step 3: y, half of the clean set being one more client.
+        y = next_y(
+            state, with_clean_client(server, answers, state.y, self.local, k, part), self.local, k
+        )
+        p = probabilities(server.problem, y, rest)
+        metrics = {
+            "train_loss": answers.mean_scalar("loss"),
+            **_judged(p, rest.labels),
+            "optimism": float(kept["optimism"]),
+        }
+        return RoundInfo(metrics, answers.events), replace(state, y=y, own=kept)
+
+
+def matched(answers: Answers, kept: Mapping[str, Tensor], judges: int) -> tuple[float, float]:
+    """Return the δ at which the mean curve has the mean rate, and its standard deviation."""
+    curve = answers.mean("curve").double().cpu().numpy()
+    rate, accuracy = answers.mean_scalar("unseen_rate"), float(kept["accuracy"])
+    shares, spreads = answers.shares, answers.numbers("unseen_variance")
+    variance = sum(s**2 * v for s, v in zip(shares, spreads, strict=True))
+    error = (variance + accuracy * (1 - accuracy) / judges) ** 0.5
+    low, middle, high = np.interp([rate - error, rate, rate + error], curve, OPTIMISMS)
+    return float(middle), max(float(high - low) / 2, LEAST_SPREAD)
+
+
+def _opening(server: Server, y: Tensor, rest: object) -> dict[str, Tensor]:
+    """Return accuracy and temperature of the model that has seen no label of a site."""
+    labels = rest.labels  # type: ignore[attr-defined]
+    p = probabilities(server.problem, y, rest)
+    temperature = fit_temperature(p.double().cpu().numpy(), labels.cpu().numpy())
+    found = {"accuracy": _judged(p, labels)["judged_accuracy"], "temperature": temperature}
+    return {name: _number(value) for name, value in {**found, "optimism": 0.0}.items()}
+
+
+def _judged(p: Tensor, labels: Tensor) -> dict[str, float]:
+    given = p.gather(1, labels[:, None]).clamp(min=1e-30)
+    return {
+        "judged_accuracy": float((p.argmax(dim=1) == labels).double().mean()),
+        "judged_loss": float(-given.log().mean()),
+    }
+
+
+def _number(value: float) -> Tensor:
+    return torch.tensor(value, dtype=torch.float64)
+
+
+def build(settings: Settings, context: BuildContext) -> Algorithm:  # noqa: ARG001
+    """Build it from its keys."""
+    return with_head_start(settings, Posterior(local_of(settings)))
+
+
+METHOD = Method(
+    "ours, for networks: a label weighs what Bayes' rule gives it; no Hessian products",
+    (LocalKeys, HeadStartKeys),
+    build,
+    learns_weights=True,
+)

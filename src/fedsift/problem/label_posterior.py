@@ -1,0 +1,81 @@
+"""Is a label right? Bayes' rule on a classifier's probabilities, with a rate of wrong labels.
+
+    e_i     = log (1 − p_ℓ) / ((C − 1) p_ℓ)          log P(ℓ | wrong) / P(ℓ | right)
+    P(right) = (1 − ρ) / ((1 − ρ) + ρ exp(e_i + δ))
+    ρ(δ)    = argmax_ρ Σ_i log(1 − ρ + ρ exp(e_i + δ))
+
+| symbol | meaning                                                                            |
+|--------|------------------------------------------------------------------------------------|
+| p_ℓ    | probability of the label ℓ; wrong labels are equally often of any other class       |
+| ρ      | share of wrong labels at the site                                                   |
+| δ      | optimism: what a model that was trained on a label has learned from it, in nats     |
+| ρ(δ)   | increases with δ; ``curve`` has it at the values ``OPTIMISMS``                      |
+
+A model that has seen no label of the site has δ = 0, so its ρ(0) is unbiased. The δ of a trained
+model is the one at which both give the same ρ.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+OPTIMISMS = tuple(0.5 * i - 2 for i in range(17))  # -2 to 6
+RATES = 200  # values of ρ at which its likelihood is computed
+BISECTIONS = 30
+LARGEST = 50.0  # of |e|: beyond it a label is certain
+
+
+class Known(NamedTuple):
+    """What is known of a site's rate: mean and variance under a uniform prior."""
+
+    mean: float
+    variance: float
+
+
+def evidence(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """Return e of every sample in float64, within ±50."""
+    p = probabilities.double()
+    given = p.gather(1, labels[:, None]).squeeze(1).clamp(1e-30, 1 - 1e-16)
+    ratio = (-given).log1p() - given.log() - math.log(max(p.shape[1] - 1, 1))
+    return ratio.clamp(-LARGEST, LARGEST)
+
+
+def rates(found: Tensor, optimisms: Tensor) -> Tensor:
+    """Return ρ(δ) for every δ, kept within what n samples can tell."""
+    gain = (found[None] + optimisms[:, None]).clamp(-LARGEST, LARGEST).expm1()
+    low, high = torch.zeros_like(optimisms), torch.ones_like(optimisms)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        rising = (gain / (1 + middle[:, None] * gain)).sum(dim=1) > 0
+        low, high = torch.where(rising, middle, low), torch.where(rising, high, middle)
+    least = 1 / (found.shape[0] + 2)
+    return ((low + high) / 2).clamp(least, 1 - least)
+
+
+def rate(found: Tensor, optimism: float = 0.0) -> float:
+    """Return ρ(δ)."""
+    return float(rates(found, found.new_tensor([optimism]))[0])
+
+
+def curve(found: Tensor) -> Tensor:
+    """Return ρ at all of ``OPTIMISMS``."""
+    return rates(found, found.new_tensor(OPTIMISMS))
+
+
+def right(found: Tensor, share: float, optimism: float = 0.0) -> Tensor:
+    """Return P(right) of every sample at ρ and δ."""
+    return torch.sigmoid(math.log((1 - share) / share) - found - optimism)
+
+
+def known_rate(found: Tensor) -> Known:
+    """Return mean and variance of ρ given evidence without optimism."""
+    grid = (torch.arange(RATES, dtype=torch.float64, device=found.device) + 0.5) / RATES
+    gain = found.expm1()
+    logs = torch.stack([(value * gain).log1p().sum() for value in grid])
+    mass = logs.softmax(dim=0)
+    mean = float(mass @ grid)
+    return Known(mean, float(mass @ (grid - mean).square()))
