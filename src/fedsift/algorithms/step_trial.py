@@ -1,4 +1,7 @@
-"""Which step suits a model: the usual one, unless its curvature or a trial on the clean set object.
+"""Which step suits a model: a bound for heads; else the usual one, unless a trial objects.
+
+A linear layer on fixed features has 1/L, L being Böhning's bound on the curvature of the centred
+features of the clean set (``problem/linear_head.py``). Any other model:
 
     λ     = λ_max(Gauss-Newton + l2) at y_0, on clean samples (``problem/largest_curvature.py``)
     γ_0   = the number in [1 / 8λ, 16 / λ] that is nearest to 0.1
@@ -32,8 +35,9 @@ from torch import Tensor
 
 from fedsift.algorithms.clean_set import fit, split_validation
 from fedsift.algorithms.state import Server
-from fedsift.errors import Diverged
+from fedsift.errors import ConfigError, Diverged
 from fedsift.problem.largest_curvature import largest_curvature
+from fedsift.problem.linear_head import LinearHead, step_size
 from fedsift.problem.sample_losses import sample_losses
 from fedsift.problem.sgd import LocalSteps
 from fedsift.randomness import generator
@@ -69,6 +73,21 @@ def find_step(server: Server, y: Tensor, local: LocalSteps) -> float:
 
     To three digits, so that it does not depend on how sums were rounded.
     """
+    return float(f"{bound_of_head(server) or by_trial(server, y, local):.3g}")
+
+
+def bound_of_head(server: Server) -> float | None:
+    """Return 1/L where only a linear layer on fixed features is trained; None for other models."""
+    try:
+        head, inputs = LinearHead.of(server.problem), server.validation.inputs
+        features = head.centred(inputs, head.centre(inputs))
+    except ConfigError:
+        return None
+    return step_size(features, float(getattr(server.problem, "l2", 0.0)))
+
+
+def by_trial(server: Server, y: Tensor, local: LocalSteps) -> float:
+    """Return γ by the curvature at y and trials on the clean set."""
     source = generator(server.seed, "curvature")
     curvature = largest_curvature(server.problem, y, server.validation, source)
     first = min(max(USUAL, LOW / curvature), HIGH / curvature)
@@ -77,8 +96,7 @@ def find_step(server: Server, y: Tensor, local: LocalSteps) -> float:
         tried = search(server, y, replace(local, lr=first), STABLE / curvature)
     best = min(tried.values(), key=lambda trial: trial.mean, default=None)
     nearest = sorted(tried, key=abs)
-    found = next((tried[j].step for j in nearest if best and not tried[j].behind(best)), first)
-    return float(f"{found:.3g}")
+    return next((tried[j].step for j in nearest if best and not tried[j].behind(best)), first)
 
 
 def search(server: Server, y: Tensor, local: LocalSteps, highest: float) -> dict[int, Trial]:
