@@ -138,7 +138,7 @@ def measure(method: str, case: Case, seed: int, rounds: int = ROUNDS) -> dict[st
     return found | (audited(result) if result.audits else {})
 
 
-def audited(result: fs.Result) -> dict[str, Any]:
+def audited(result: Any) -> dict[str, Any]:
     """Compare scores and intervals with the truth."""
     scores, right, inside, widths = [], [], 0, []
     for audit in result.audits:
