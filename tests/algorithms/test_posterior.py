@@ -33,7 +33,7 @@ def weights(m, optimism=0.0):
 
 def opened(optimism):
     """Return a state after the opening, with this δ."""
-    numbers = {"optimism": optimism, "temperature": 1.0, "accuracy": 0.9}
+    numbers = {"lenient": optimism, "temperature": 1.0, "accuracy": 0.9}
     own = {name: torch.tensor(v, dtype=torch.float64) for name, v in numbers.items()}
     return ServerState(START, own=own)
 
@@ -96,11 +96,12 @@ def test_optimism_is_where_the_curve_meets_the_rate():
         scalars = {"unseen_rate": known.mean, "unseen_variance": known.variance}
         replies.append(Reply(m, len(labels), {"curve": curve(found)}, scalars))
     answers = Answers(tuple(replies))
-    middle, spread = matched(answers, {"accuracy": torch.tensor(0.9)}, judges=50)
+    middle, spread, lenient = matched(answers, accuracy=0.9, judges=50)
     mean = answers.mean("curve").numpy()
     assert np.interp(middle, OPTIMISMS, mean) == pytest.approx(answers.mean_scalar("unseen_rate"))
-    _, wider = matched(answers, {"accuracy": torch.tensor(0.5)}, judges=5)
-    assert wider > spread > 0
+    wider = matched(answers, accuracy=0.5, judges=5)
+    assert wider.spread > spread > 0
+    assert 0 <= wider.lenient <= lenient < middle == wider.optimism
 
 
 def test_it_finds_wrong_labels_and_measures_its_own_optimism():

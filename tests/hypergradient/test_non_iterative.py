@@ -121,7 +121,7 @@ def test_impossible_sizes_are_refused(r1, r2):
 
 
 def test_a_subspace_may_be_the_whole_space_but_not_more():
-    settings = Settings.of(NON_ITER.groups, {"r1": 5})
+    settings = Settings.of(NON_ITER.groups, {"r1": 5, "damping": 0.5})
     assert NON_ITER.build(settings, BuildContext(5)).r1 == 5
     with pytest.raises(ConfigError, match="r1 is 5 but the model has 4 parameters"):
         NON_ITER.build(settings, BuildContext(4))

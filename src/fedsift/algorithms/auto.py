@@ -57,8 +57,9 @@ def shared_groups(*rows: Method) -> tuple[type[Keys], ...]:
 
 
 def build(settings: Settings, context: BuildContext) -> Algorithm:
-    """Build what trains any model: a row of the table has to build without one."""
-    return NETWORK.row.build(_of_network(settings), context)
+    """Build what trains any model, with any step: a row of the table has to build without one."""
+    own = _of_network(settings)
+    return NETWORK.row.build(own.replace(dict.fromkeys(own.automatic(), 1.0)), context)
 
 
 def weighting(settings: Settings) -> Weighting:

@@ -15,6 +15,8 @@ trained model only says which ones they are:
     Round           one exchange: a site scores its labels with y_k, trains T steps, and replies
                     with its rate by the unseen model, and with the curve ρ_m(δ) of y_k
     δ               mean curve = mean rate; the standard error of that rate gives δ's own
+    δ in training   the same at the lower end of the rate's one-sided 95 % interval, at least 0:
+                    a right label that is dropped costs more than a wrong one that is kept
     y               the mean of the sites and of the first half of the clean set, which trains along
     Judged          accuracy and loss on the second half, on which no model is ever trained
 
@@ -23,14 +25,14 @@ trained model only says which ones they are:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedsift.algorithms.additions.constants import HEAD_START_SHARE
+from fedsift.algorithms.additions.constants import ERRORS_UNTRUSTED, HEAD_START_SHARE
 from fedsift.algorithms.additions.head_start import HeadStartKeys
 from fedsift.algorithms.bilevel import with_head_start
 from fedsift.algorithms.clean_client import with_clean_client
@@ -45,6 +47,7 @@ from fedsift.problem.sample_losses import probabilities
 from fedsift.problem.sgd import LocalSteps
 from fedsift.problem.temperature import fit_temperature
 
+ONE_SIDED_95 = 1.645
 LEAST_SPREAD = 0.05  # of δ: a tenth of the distance between two points of the curve
 
 
@@ -54,6 +57,8 @@ class Optimism:
 
     optimism: float
     temperature: float
+    kept: float
+    trust: float
 
 
 @dataclass(frozen=True)
@@ -70,36 +75,52 @@ class Posterior:
         kept = dict(state.own) if state.own else _opening(server, state.y, rest)
 
         # Step 1: the one exchange.
-        sent = Optimism(float(kept["optimism"]), float(kept["temperature"]))
+        sent = Optimism(
+            *(float(kept[name]) for name in ("lenient", "temperature", "kept", "trust"))
+        )
         cohort = draw_cohort(federation, server, k)
         scalars = scalars_of(self.local, sent)
         answers = cohort.ask(Request("train-posterior", k, {"y": state.y}, scalars))
 
         # Step 2: δ of the model that was sent.
-        kept["optimism"], kept["spread"] = map(_number, matched(answers, kept, len(rest)))
+        found = matched(answers, float(kept["accuracy"]), len(rest))
+        numbers = {**found._asdict(), "kept": answers.mean_scalar("kept")}
+        kept |= {name: _number(value) for name, value in numbers.items()}
 
         # Step 3: y, half of the clean set being one more client.
         y = next_y(
             state, with_clean_client(server, answers, state.y, self.local, k, part), self.local, k
         )
-        p = probabilities(server.problem, y, rest)
+        judged = _judged(probabilities(server.problem, y, rest), rest.labels)
+        kept["trust"] = _number(trusted(judged["judged_accuracy"]))
         metrics = {
             "train_loss": answers.mean_scalar("loss"),
-            **_judged(p, rest.labels),
-            "optimism": float(kept["optimism"]),
+            **judged,
+            "optimism": found.optimism,
         }
         return RoundInfo(metrics, answers.events), replace(state, y=y, own=kept)
 
 
-def matched(answers: Answers, kept: Mapping[str, Tensor], judges: int) -> tuple[float, float]:
-    """Return the δ at which the mean curve has the mean rate, and its standard deviation."""
-    curve = answers.mean("curve").double().cpu().numpy()
-    rate, accuracy = answers.mean_scalar("unseen_rate"), float(kept["accuracy"])
-    shares, spreads = answers.shares, answers.numbers("unseen_variance")
-    variance = sum(s**2 * v for s, v in zip(shares, spreads, strict=True))
-    error = (variance + accuracy * (1 - accuracy) / judges) ** 0.5
-    low, middle, high = np.interp([rate - error, rate, rate + error], curve, OPTIMISMS)
-    return float(middle), max(float(high - low) / 2, LEAST_SPREAD)
+class Matched(NamedTuple):
+    """δ where the mean curve has the mean rate, its standard deviation, and δ for training."""
+
+    optimism: float
+    spread: float
+    lenient: float
+
+
+def matched(answers: Answers, accuracy: float, judges: int) -> Matched:
+    """Match the curve of the model that was sent with the rate by one that saw no label.
+
+    ``accuracy`` is that of the latter on so many ``judges``.
+    """
+    curve, rate = answers.mean("curve").double().cpu().numpy(), answers.mean_scalar("unseen_rate")
+    variances = zip(answers.shares, answers.numbers("unseen_variance"), strict=True)
+    drawn = sum(share**2 * variance for share, variance in variances)
+    error = (drawn + accuracy * (1 - accuracy) / judges) ** 0.5
+    at = [rate, rate - error, rate + error, rate - ONE_SIDED_95 * error]
+    middle, low, high, least = np.interp(at, curve, OPTIMISMS).tolist()
+    return Matched(middle, max((high - low) / 2, LEAST_SPREAD), max(least, 0.0))
 
 
 def _opening(server: Server, y: Tensor, rest: object) -> dict[str, Tensor]:
@@ -107,8 +128,14 @@ def _opening(server: Server, y: Tensor, rest: object) -> dict[str, Tensor]:
     labels = rest.labels  # type: ignore[attr-defined]
     p = probabilities(server.problem, y, rest)
     temperature = fit_temperature(p.double().cpu().numpy(), labels.cpu().numpy())
-    found = {"accuracy": _judged(p, labels)["judged_accuracy"], "temperature": temperature}
-    return {name: _number(value) for name, value in {**found, "optimism": 0.0}.items()}
+    accuracy = _judged(p, labels)["judged_accuracy"]
+    found = {"accuracy": accuracy, "temperature": temperature, "trust": trusted(accuracy)}
+    return {name: _number(value) for name, value in {**found, "lenient": 0.0, "kept": 1.0}.items()}
+
+
+def trusted(accuracy: float) -> float:
+    """Return κ = max(0, 1 − 10 e), e being the judged share of errors."""
+    return max(0.0, 1.0 - ERRORS_UNTRUSTED * (1 - accuracy))
 
 
 def _judged(p: Tensor, labels: Tensor) -> dict[str, float]:

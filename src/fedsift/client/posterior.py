@@ -45,16 +45,19 @@ def train_posterior(
     known = known_rate(evidence(state.unseen.exp(), labels))
     found = evidence(p, labels)
     x = right(found, rate(found, sent.optimism), sent.optimism).to(p)
-    scale = float((x + PREDICTED * (1 - x)).mean())
 
     def loss(logits: Tensor, batch: Any) -> Tensor:
         weight = x[batch.positions]
         given = cross_entropy(logits, batch.labels, reduction="none")
         predicted = cross_entropy(logits, logits.argmax(dim=1), reduction="none")
-        return (weight * given + PREDICTED * (1 - weight) * predicted) / scale
+        return (weight * given + sent.trust * (1 - weight) * predicted) / sent.kept
 
     outcome = steps(client, replace(state, average=averaged(past, x)), request, loss)
-    more = {"unseen_rate": known.mean, "unseen_variance": known.variance}
+    more = {
+        "unseen_rate": known.mean,
+        "unseen_variance": known.variance,
+        "kept": float((x + sent.trust * (1 - x)).mean()),
+    }
     return outcome._replace(
         arrays={**outcome.arrays, "curve": curve(found)}, scalars={**outcome.scalars, **more}
     )

@@ -43,7 +43,7 @@ def rounds(setup: Setup, state: ServerState, first: int) -> Iterator[Round]:
             "events": list(info.events),
         }
         if k + 1 == config.rounds:
-            record["events"] += notices(record, len(setup.server.validation))
+            record["notices"] = notices(record, len(setup.server.validation))
         yield Round(record, state)
 
 
