@@ -2,19 +2,18 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 from fedsift.algorithms import Posterior, ServerState
 from fedsift.algorithms.clean_set import split_validation
-from fedsift.algorithms.posterior import matched
+from fedsift.algorithms.posterior import matched, trusted
 from fedsift.experiment.auditing import calibrate
 from fedsift.experiment.config import Config
 from fedsift.experiment.run import train
 from fedsift.experiment.setup import from_config
 from fedsift.messages import Answers, Reply
-from fedsift.problem.label_posterior import OPTIMISMS, curve, evidence, known_rate, rate, right
+from fedsift.problem.label_posterior import OPTIMISMS, evidence, rate, right
 from rival_case import LABELS, LOCAL, START, P, case, descended, log_p
 
 
@@ -31,9 +30,10 @@ def weights(m, optimism=0.0):
     return right(found, rate(found, optimism), optimism)
 
 
-def opened(optimism):
-    """Return a state after the opening, with this δ."""
+def opened(optimism=0.0, trust=0.0, kept=1.0):
+    """Return a state after the opening, with this δ and κ, and this mean weight."""
     numbers = {"lenient": optimism, "temperature": 1.0, "accuracy": 0.9}
+    numbers |= {"trust": trust, "kept": kept}
     own = {name: torch.tensor(v, dtype=torch.float64) for name, v in numbers.items()}
     return ServerState(START, own=own)
 
@@ -45,18 +45,19 @@ def test_labels_weigh_what_bayes_rule_gives_them(optimism):
         torch.testing.assert_close(federation.state(m).average, weights(m, optimism))
 
 
-def test_a_step_by_hand():
+@pytest.mark.parametrize(("trust", "kept"), [(0.0, 1.0), (0.4, 0.8)])
+def test_a_step_by_hand(trust, kept):
     _, server, _ = case()
     part, rest = split_validation(server, 0.5, "head start")
-    _, info, after = one_round()
+    _, info, after = one_round(state=opened(trust=trust, kept=kept))
     total, change = 0, torch.zeros(9, dtype=torch.float64)
     for m in (0, 1):
         x, at = weights(m), torch.arange(len(LABELS[m]))
 
         def loss(W, m=m, x=x, at=at):
             logs = log_p(W, P[m].log())
-            each = x * logs[at, LABELS[m]] + 0.5 * (1 - x) * logs[at, P[m].argmax(dim=1)]
-            return -each.sum() / (x + 0.5 * (1 - x)).sum()
+            each = x * logs[at, LABELS[m]] + trust * (1 - x) * logs[at, P[m].argmax(dim=1)]
+            return -each.mean() / kept
 
         change, total = change + len(at) * descended(loss), total + len(at)
     n = len(part)
@@ -65,6 +66,14 @@ def test_a_step_by_hand():
     judged = log_p(after.y.view(3, 3), rest.inputs)
     expected = -judged[torch.arange(len(rest)), rest.labels].mean()
     assert info.metrics["judged_loss"] == pytest.approx(float(expected))
+    means = [float((weights(m) + trust * (1 - weights(m))).mean()) for m in (0, 1)]
+    assert float(after.own["kept"]) == pytest.approx((3 * means[0] + 2 * means[1]) / 5)
+    assert float(after.own["trust"]) == trusted(info.metrics["judged_accuracy"])
+
+
+def test_trust_is_nothing_below_nine_right_of_ten():
+    assert [trusted(a) for a in (0.5, 0.9, 1.0)] == [0.0, pytest.approx(0.0), 1.0]
+    assert trusted(0.95) == pytest.approx(0.5)
 
 
 def test_no_model_is_trained_on_the_half_that_judges():
@@ -73,14 +82,14 @@ def test_no_model_is_trained_on_the_half_that_judges():
     labels = server.validation.labels.clone()
     labels[rest.positions] = (labels[rest.positions] + 1) % 3
     other = replace(server, validation=replace(server.validation, labels=labels))
-    _, info, after = one_round()
-    _, changed, same = one_round(server=other)
+    _, info, after = one_round(state=opened())
+    _, changed, same = one_round(server=other, state=opened())
     assert torch.equal(after.y, same.y)
     assert info.metrics["judged_loss"] != changed.metrics["judged_loss"]
 
 
 def test_what_the_first_model_says_is_kept():
-    federation, _, after = one_round(state=opened(0.0))
+    federation, _, after = one_round(state=opened())
     torch.testing.assert_close(federation.state(0).unseen.exp(), P[0])
     federation.states = {m: replace(s, y=None) for m, s in federation.states.items()}
     _, server, _ = case()
@@ -89,19 +98,21 @@ def test_what_the_first_model_says_is_kept():
 
 
 def test_optimism_is_where_the_curve_meets_the_rate():
-    replies = []
-    for m, (p, labels) in enumerate(zip(P, LABELS, strict=True)):
-        found = evidence(p, labels)
-        known = known_rate(found - 1)  # a model that had not seen the labels says less
-        scalars = {"unseen_rate": known.mean, "unseen_variance": known.variance}
-        replies.append(Reply(m, len(labels), {"curve": curve(found)}, scalars))
-    answers = Answers(tuple(replies))
-    middle, spread, lenient = matched(answers, accuracy=0.9, judges=50)
-    mean = answers.mean("curve").numpy()
-    assert np.interp(middle, OPTIMISMS, mean) == pytest.approx(answers.mean_scalar("unseen_rate"))
-    wider = matched(answers, accuracy=0.5, judges=5)
-    assert wider.spread > spread > 0
-    assert 0 <= wider.lenient <= lenient < middle == wider.optimism
+    curves = torch.linspace(0.1, 0.9, len(OPTIMISMS), dtype=torch.float64)  # slope 0.1 per nat
+    known = {"unseen_rate": 0.5, "unseen_variance": 0.0004}
+    replies = [Reply(m, 100, {"curve": curves}, known) for m in range(4)]
+    found = matched(Answers(tuple(replies)), accuracy=0.8, judges=1600)
+    error = (0.0004 / 4 + 0.8 * 0.2 / 1600) ** 0.5
+    assert found.optimism == pytest.approx(2.0)
+    assert found.spread == pytest.approx(error / 0.1)
+    assert found.lenient == pytest.approx(2.0 - 1.645 * error / 0.1)
+
+
+def test_optimism_in_training_is_never_negative():
+    curves = torch.linspace(0.1, 0.9, len(OPTIMISMS), dtype=torch.float64)
+    reply = Reply(0, 100, {"curve": curves}, {"unseen_rate": 0.2, "unseen_variance": 0.0})
+    found = matched(Answers((reply,)), accuracy=1.0, judges=10)
+    assert (found.optimism, found.lenient) == (pytest.approx(-1.0), 0.0)
 
 
 def test_it_finds_wrong_labels_and_measures_its_own_optimism():

@@ -113,6 +113,8 @@ def _compare(here, there, sites, clients=3):
         ("out-of-fold", {"share_noise": False}),
         ("fedelc", {}),
         ("fedcorr", {}),
+        ("posterior", {}),
+        ("posterior", {"cohort": 2}),
     ],
 )
 def test_remote_is_local(tmp_path, method, changes):
@@ -127,7 +129,7 @@ def test_remote_is_local(tmp_path, method, changes):
     assert not (tmp_path / "there" / "clients").exists()
 
 
-@pytest.mark.parametrize(("model", "method"), [("linear", "out-of-fold"), ("mlp", "single-loop")])
+@pytest.mark.parametrize(("model", "method"), [("linear", "out-of-fold"), ("mlp", "posterior")])
 def test_auto_is_resolved_before_the_sites_are_greeted(tmp_path, monkeypatch, model, method):
     """All that sites are sent, the greeting included, is what the method by name sends."""
     monkeypatch.setattr(uuid, "uuid4", lambda: SimpleNamespace(hex="the same"))
@@ -144,7 +146,8 @@ def test_auto_is_resolved_before_the_sites_are_greeted(tmp_path, monkeypatch, mo
     assert kept[0] == kept[1]
     assert kept[0][1]["method"] == method
     why = json.loads((tmp_path / "auto" / "chosen.json").read_text())["why"]
-    assert said == [f"auto chose {method}: {why}"]
+    assert said[0] == f"auto chose {method}: {why}"
+    assert not any(text.startswith("auto") for text in said[1:])
 
 
 def test_a_remote_run_that_auto_began_goes_on(tmp_path):
@@ -158,7 +161,7 @@ def test_a_remote_run_that_auto_began_goes_on(tmp_path):
     _compare(tmp_path / "here", tmp_path / "there", sites)
 
 
-@pytest.mark.parametrize("method", ["single-loop", "out-of-fold"])
+@pytest.mark.parametrize("method", ["single-loop", "out-of-fold", "posterior"])
 def test_a_site_audits_its_own_labels_as_one_process_would(tmp_path, method):
     config = tiny(method)
     sites = Sites(config, tmp_path / "sites")

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedsift.algorithms import out_of_fold, single_loop
+from fedsift.algorithms import out_of_fold, posterior
 from fedsift.algorithms.method import Choice, Method, Weighting
 from fedsift.algorithms.state import Algorithm
 from fedsift.errors import ConfigError
 from fedsift.keys import BuildContext, Keys, Settings
 from fedsift.problem import Problem
 from fedsift.problem.linear_head import LinearHead
+from fedsift.problem.sgd import LocalSteps
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Candidate:
 
 
 HEAD = Candidate("out-of-fold", out_of_fold.METHOD)
-NETWORK = Candidate("single-loop", single_loop.METHOD)
+NETWORK = Candidate("posterior", posterior.METHOD)
 
 
 def choose(problem: Problem, inputs: Tensor) -> Choice:
@@ -59,7 +60,7 @@ def shared_groups(*rows: Method) -> tuple[type[Keys], ...]:
 def build(settings: Settings, context: BuildContext) -> Algorithm:
     """Build what trains any model, with any step: a row of the table has to build without one."""
     own = _of_network(settings)
-    return NETWORK.row.build(own.replace(dict.fromkeys(own.automatic(), 1.0)), context)
+    return NETWORK.row.build(own.replace(dict.fromkeys(own.automatic(), LocalSteps().lr)), context)
 
 
 def weighting(settings: Settings) -> Weighting:

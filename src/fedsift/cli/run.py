@@ -114,6 +114,8 @@ def handle(options: argparse.Namespace) -> int:
     config, out = configuration(options)
     with progress(config.method, config.rounds) as observe:
         finished = execute(config, out, resume=options.resume, observe=observe, build=_build_aloud)
+    for notice in finished.summary["notices"]:
+        print(f"note: {notice}", file=sys.stderr)
     report = write_report([out], out / "report.html")
     print_table([finished.summary])
     print(f"run folder: {out}\nreport:     {report}")

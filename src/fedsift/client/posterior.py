@@ -21,11 +21,6 @@ from fedsift.messages import Request
 from fedsift.problem.label_posterior import curve, evidence, known_rate, rate, right
 from fedsift.problem.sample_losses import probabilities
 
-PREDICTED = 0.5
-"""κ, the weight of a predicted class: with 0 a site that drops most labels learns from few samples
-(digits, accuracy 0.95 to 0.97; 0.97 to 0.98 with ½), with 1 a model repeats its errors (MNIST at
-14x14: 0.921 with 1, 0.929 with ½, 0.932 with 0)."""
-
 
 def train_posterior(
     client: Client,

@@ -11,7 +11,6 @@ import torch
 
 from fedsift.algorithms import ServerState
 from fedsift.experiment.metrics import accuracy, detection
-from fedsift.experiment.notices import notices
 from fedsift.experiment.setup import Setup
 
 
@@ -42,8 +41,6 @@ def rounds(setup: Setup, state: ServerState, first: int) -> Iterator[Round]:
             "seconds": round(seconds, 4),
             "events": list(info.events),
         }
-        if k + 1 == config.rounds:
-            record["notices"] = notices(record, len(setup.server.validation))
         yield Round(record, state)
 
 

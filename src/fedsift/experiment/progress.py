@@ -49,7 +49,7 @@ def progress(name: str, rounds: int) -> Iterator[Observer]:
                 bar.add_task(name, total=rounds, figures="")
             task = bar.tasks[0].id
             bar.update(task, completed=record["round"], figures=latest.text(record))
-            for event in (*record["events"], *record.get("notices", ())):
+            for event in record["events"]:
                 text = f"round {record['round']}: {event}"
                 bar.console.print(text, style="yellow", markup=False)
 
@@ -61,7 +61,7 @@ def _plain(name: str, rounds: int) -> Observer:
 
     def observe(record: dict[str, Any]) -> None:
         text = latest.text(record)
-        for event in (*record["events"], *record.get("notices", ())):
+        for event in record["events"]:
             print(f"{name} round {record['round']}: {event}", file=sys.stderr)
         if record["round"] % every == 0 or record["round"] == rounds:
             print(f"{name} {record['round']}/{rounds} {text}", file=sys.stderr, flush=True)

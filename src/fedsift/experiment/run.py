@@ -29,6 +29,7 @@ from fedsift.experiment.auditing import (
 from fedsift.experiment.checkpoint import Checkpoint
 from fedsift.experiment.config import Config, from_mapping, read_toml
 from fedsift.experiment.loop import rounds
+from fedsift.experiment.notices import notices
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.setup import Setup, from_config
 
@@ -172,6 +173,7 @@ def _finish(
     summary = {
         **summarise(setup, records, seconds),
         **verdict(audits),
+        "notices": notices(records[-1], len(setup.server.validation)),
         "calibration": calibration.to_json(),
         **({} if setup.clean_set is None else {"clean_set": setup.clean_set.to_json()}),
         **shared_counts(setup, audits),

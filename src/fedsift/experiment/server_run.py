@@ -84,6 +84,8 @@ def execute_remotely(
         return setup
 
     finished = execute(setup.config, out, resume=resume, observe=observe, build=open_run)
+    for notice in finished.summary["notices"]:
+        say(notice)
     return _close(setup, federation, RunFolder(out), finished) if setup.learns_weights else finished
 
 

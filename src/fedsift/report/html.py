@@ -127,13 +127,17 @@ def _noise(runs: Sequence[Run]) -> str:
 
 
 def _events(setting: Setting) -> list[Event]:
-    """Group events by run and sentence, so that an event of every round takes one line."""
+    """Group events by run and sentence, one line each; what was said at the end comes last."""
     rounds: dict[tuple[str, str], list[str]] = {}
     for name, _, run in setting.runs:
         for number, texts in zip(run.rounds["round"], run.rounds["events"], strict=True):
             for text in texts:
                 rounds.setdefault((name, text), []).append(f"{number:g}")
-    return [Event(name, text, _listed(numbers)) for (name, text), numbers in rounds.items()]
+    found = [Event(name, text, _listed(numbers)) for (name, text), numbers in rounds.items()]
+    for name, _, run in setting.runs:
+        said = (run.summary or {}).get("notices")
+        found += [Event(name, str(text), "at the end") for text in (said or ())]
+    return found
 
 
 def _listed(numbers: Sequence[str]) -> str:

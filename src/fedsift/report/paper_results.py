@@ -23,7 +23,8 @@ SPLITS = {"iid": "i.i.d.", "non-iid": "non-i.i.d."}
 METHODS = (
     *("fedavg", "clean-only", "focus", "preprocess", "disagreement"),
     *("glc", "em", "gce", "elr", "fedelc", "fedcorr"),
-    *("iter-topk", "iter-sketch", "non-iter", "single-loop", "out-of-fold", "oracle"),
+    *("iter-topk", "iter-sketch", "non-iter", "single-loop", "out-of-fold"),
+    *("posterior", "oracle"),
 )
 COMPRESSING = tuple(name for name, row in KNOWN.items() if row.reads("rate"))
 MEGABYTE = 1e6

@@ -164,8 +164,7 @@ def _checked_round(row: Mapping[str, Any], where: str, position: int) -> dict[st
     if math.isnan(checked["round"]):
         checked["round"] = float(position)
     events = row.get("events") or []
-    events = [*(events if isinstance(events, list) else [events]), *(row.get("notices") or [])]
-    checked["events"] = tuple(map(str, events))
+    checked["events"] = tuple(map(str, events if isinstance(events, list) else [events]))
     return checked
 
 
