@@ -10,6 +10,7 @@ import re
 import tomllib
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "docs" / "bench_rows.toml"
@@ -18,10 +19,11 @@ BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
 CALIBRATION = re.compile(r"<!-- calibration -->\n(?:\n?\|.*\n)*")
 BREAST_CANCER = re.compile(r"<!-- breast-cancer -->\n(?:\n?\|.*\n)*")
 CHECKED = re.compile(r"<!-- clean-set-check -->\n(?:\n?\|.*\n)*")
+NETWORKS = re.compile(r"<!-- networks -->\n(?:\n?\|.*\n)*")
 REAL_NOISE = re.compile(r"<!-- real-noise -->\n(?:\n?\|.*\n)*")
 STEP_SIZES = re.compile(r"<!-- step-sizes -->\n(?:\n?\|.*\n)*")
 PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
-PAGES += ("docs/real-noise.md", "docs/decisions.md")
+PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/decisions.md")
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
 FOUND = ("f1", "precision", "recall", "auc")
 TITLES = ["precision", "recall", "AUC", "MB up", "MB down", "exchanges"]
@@ -111,15 +113,37 @@ def clean_set_check() -> str:
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
 
 
+def cells_of(folder: str) -> list[dict[str, Any]]:
+    """Return the cells of a benchmark that writes a file per cell."""
+    paths = sorted((ROOT / "results" / folder).glob("*.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
 def real_noise() -> str:
-    """Return a row per noise, rounds and method: means over seeds, and the accuracy's range."""
-    paths = sorted((ROOT / "results" / "real_noise").glob("*.json"))
-    cells = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    cells = [c for c in cells if c["noise"] in NOISES and c.get("clean", CLEAN) == CLEAN]
+    """Return a row per noise, rounds and method."""
+    cells = [c for c in cells_of("real_noise") if c["noise"] in NOISES]
+    cells = [c for c in cells if c.get("clean", CLEAN) == CLEAN]
     kinds = sorted({(c["noise"], c["rounds"], c["method"]) for c in cells}, key=_place)
+    return measured("labels", kinds, cells, ("noise", "rounds", "method"))
+
+
+def networks() -> str:
+    """Return a row per dataset with its split, rounds and method."""
+    cells = [{**c, "data": f"{c['dataset']}, {c['split']}"} for c in cells_of("networks")]
+    kinds = sorted({(c["data"], c["rounds"], c["method"]) for c in cells})
+    return measured("data", kinds, cells, ("data", "rounds", "method"))
+
+
+def measured(
+    title: str,
+    kinds: list[tuple[str, int, str]],
+    cells: list[dict[str, Any]],
+    names: tuple[str, ...],
+) -> str:
+    """Return a row per kind: means over seeds, and the accuracy's range."""
     rows = []
     for kind in kinds:
-        same = [c for c in cells if (c["noise"], c["rounds"], c["method"]) == kind]
+        same = [c for c in cells if tuple(c[name] for name in names) == kind]
         means = {
             k: f"{mean(c[k] for c in same):.3f}"
             for k in ("accuracy", "f1", "ece", "width")
@@ -133,7 +157,7 @@ def real_noise() -> str:
         shown += [f"{means['accuracy']} ({min(spread):.3f} to {max(spread):.3f})"]
         shown += [means.get("f1", "–"), means.get("ece", "–"), inside, means.get("width", "–")]
         rows.append(f"| {' | '.join(shown)} |\n")
-    titles = ["labels", "rounds", "method", "seeds", "accuracy", "F1", "calibration error"]
+    titles = [title, "rounds", "method", "seeds", "accuracy", "F1", "calibration error"]
     titles += ["sites inside", "width"]
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(rows)
 
@@ -189,6 +213,7 @@ def fill(text: str) -> str:
     text = BREAST_CANCER.sub(lambda _: f"<!-- breast-cancer -->\n\n{breast_cancer()}", text)
     text = CHECKED.sub(lambda _: f"<!-- clean-set-check -->\n\n{clean_set_check()}", text)
     text = REAL_NOISE.sub(lambda _: f"<!-- real-noise -->\n\n{real_noise()}", text)
+    text = NETWORKS.sub(lambda _: f"<!-- networks -->\n\n{networks()}", text)
     text = STEP_SIZES.sub(lambda _: f"<!-- step-sizes -->\n\n{step_sizes()}", text)
     return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
 
