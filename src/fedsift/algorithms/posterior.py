@@ -1,32 +1,34 @@
 """Posterior (ours, for networks): a label weighs what Bayes' rule gives it. No Hessian, no solver.
 
     x_i  = P(right | p_i, ℓ_i; ρ_m, δ)                       ``problem/label_posterior.py``
-    g_m  = Σ_i [x_i ℓ_i + κ (1 − x_i) ℓ'_i] / Σ_i [x_i + κ (1 − x_i)]
+    g_m  = Σ_i [x_i ℓ_i + κ (1 − x_i) ℓ'_i] / (N_m w)
 
-ℓ_i is the loss with the label, ℓ'_i that with the class that the model predicts; κ = ½. The sum
-below keeps the length of a step, however many labels a site drops.
+ℓ_i is the loss with the label, ℓ'_i that with the class that the model predicts. κ is
+max(0, 1 − 10 e) with the judged error e, and w the mean of x + κ (1 − x) over all sites in the last
+round, which keeps the length of a step, however many labels are dropped.
 
 A model that trains on wrong labels comes to believe them, and would then find fewer and fewer of
 them. So the share of wrong labels is measured once, by a model that has seen none of them, and the
 trained model only says which ones they are:
 
-    Before round 0  a head start on half of the clean set; the other half gives its temperature
-                    and its accuracy
+    Before round 0  a head start on half of the clean set
     Round           one exchange: a site scores its labels with y_k, trains T steps, and replies
                     with its rate by the unseen model, and with the curve ρ_m(δ) of y_k
     δ               mean curve = mean rate; the standard error of that rate gives δ's own
     δ in training   the same at the lower end of the rate's one-sided 95 % interval, at least 0:
                     a right label that is dropped costs more than a wrong one that is kept
     y               the mean of the sites and of the first half of the clean set, which trains along
-    Judged          accuracy and loss on the second half, on which no model is ever trained
+    Judged          accuracy, loss, temperature and κ, on the second half of the clean set, on
+                    which no model is ever trained
 
 δ and its spread are the audit's as well, in place of constants.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,7 +55,10 @@ LEAST_SPREAD = 0.05  # of δ: a tenth of the distance between two points of the 
 
 @dataclass(frozen=True)
 class Optimism:
-    """δ of the model that is sent, and the temperature of the one that has seen no label."""
+    """What a site needs to weigh its labels by the model that is sent.
+
+    δ in training, the model's temperature, the mean weight of the last round, and κ.
+    """
 
     optimism: float
     temperature: float
@@ -92,7 +97,7 @@ class Posterior:
             state, with_clean_client(server, answers, state.y, self.local, k, part), self.local, k
         )
         judged = _judged(probabilities(server.problem, y, rest), rest.labels)
-        kept["trust"] = _number(trusted(judged["judged_accuracy"]))
+        kept |= _measured(judged)
         metrics = {
             "train_loss": answers.mean_scalar("loss"),
             **judged,
@@ -123,14 +128,17 @@ def matched(answers: Answers, accuracy: float, judges: int) -> Matched:
     return Matched(middle, max((high - low) / 2, LEAST_SPREAD), max(least, 0.0))
 
 
-def _opening(server: Server, y: Tensor, rest: object) -> dict[str, Tensor]:
-    """Return accuracy and temperature of the model that has seen no label of a site."""
-    labels = rest.labels  # type: ignore[attr-defined]
-    p = probabilities(server.problem, y, rest)
-    temperature = fit_temperature(p.double().cpu().numpy(), labels.cpu().numpy())
-    accuracy = _judged(p, labels)["judged_accuracy"]
-    found = {"accuracy": accuracy, "temperature": temperature, "trust": trusted(accuracy)}
-    return {name: _number(value) for name, value in {**found, "lenient": 0.0, "kept": 1.0}.items()}
+def _opening(server: Server, y: Tensor, rest: Any) -> dict[str, Tensor]:
+    """Return what is measured of the model that has seen no label of a site."""
+    judged = _judged(probabilities(server.problem, y, rest), rest.labels)
+    start = {"accuracy": judged["judged_accuracy"], "lenient": 0.0, "kept": 1.0}
+    return {**{name: _number(value) for name, value in start.items()}, **_measured(judged)}
+
+
+def _measured(judged: Mapping[str, float]) -> dict[str, Tensor]:
+    """Return temperature and κ of a model, by the half that judges."""
+    trust = trusted(judged["judged_accuracy"])
+    return {"temperature": _number(judged["temperature"]), "trust": _number(trust)}
 
 
 def trusted(accuracy: float) -> float:
@@ -143,6 +151,7 @@ def _judged(p: Tensor, labels: Tensor) -> dict[str, float]:
     return {
         "judged_accuracy": float((p.argmax(dim=1) == labels).double().mean()),
         "judged_loss": float(-given.log().mean()),
+        "temperature": fit_temperature(p.double().cpu().numpy(), labels.cpu().numpy()),
     }
 
 

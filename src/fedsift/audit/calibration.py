@@ -84,10 +84,12 @@ class Calibration:
         return cls(temperature, *constants, len(labels), judged)
 
     @classmethod
-    def measured(cls, optimism: float, spread: float, labels: Ints, classes: int) -> Calibration:
-        """Return that of a method that has measured δ and its spread by itself."""
+    def measured(
+        cls, labels: Ints, classes: int, *, temperature: float, optimism: float, spread: float
+    ) -> Calibration:
+        """Return that of a method that has measured T, δ and its spread by itself."""
         judged = tuple((np.bincount(labels, minlength=classes) >= ENOUGH).tolist())
-        return cls(1.0, optimism, spread, 1.0, len(labels), judged)
+        return cls(temperature, optimism, spread, 1.0, len(labels), judged)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any] | None) -> Calibration:

@@ -31,11 +31,11 @@ def train_posterior(
     """Reply as `train` does, with the site's rate and curve."""
     _, y, state = point(client, state, request)
     sent, labels = request.read(Optimism), client.batch.labels
-    p = probabilities(client.problem, y, client.batch)
+    raw = probabilities(client.problem, y, client.batch)
+    p = (raw.clamp(min=1e-30).log() / sent.temperature).softmax(dim=1)
     past = state.average
     if state.unseen is None:
-        unseen = (p.clamp(min=1e-30).log() / sent.temperature).log_softmax(dim=1)
-        state, past = replace(state, unseen=unseen), None
+        state, past = replace(state, unseen=p.log()), None
     assert state.unseen is not None
     known = known_rate(evidence(state.unseen.exp(), labels))
     found = evidence(p, labels)

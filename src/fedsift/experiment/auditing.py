@@ -54,8 +54,8 @@ def calibrate(setup: Setup, state: ServerState) -> AnyCalibration:
         return _by_noise_model(setup, setup.algorithm, state)
     inputs, labels = setup.data.validation
     if "spread" in state.own:  # the method has measured what else is a constant
-        measured = float(state.own["optimism"]), float(state.own["spread"])
-        return Calibration.measured(*measured, labels.numpy(), setup.data.classes)
+        own = {name: float(state.own[name]) for name in ("temperature", "optimism", "spread")}
+        return Calibration.measured(labels.numpy(), setup.data.classes, **own)
     probabilities = predict(setup.model, state.y, inputs).cpu().double()
     return Calibration.fit(probabilities.numpy(), labels.numpy())
 
