@@ -98,14 +98,14 @@ def report(tmp_path):
 def test_the_table_has_the_numbers_of_each_run(demo, report):
     rows = Page(report(*demo)).rows
 
-    unknown = ["–"] * 4
+    clean, unknown = ["–"] * 2, ["–"] * 4
     assert rows[2:] == [
-        ["fedavg", "digits", "0", "2", "74.1", "80.0", *unknown, *unknown],
+        ["fedavg", "digits", "0", "2", "74.1", "80.0", *clean, *unknown, *unknown],
         [
-            *("single-loop", "digits", "0", "2", "98.2", "98.2", "0.90", "0.88", "0.93", "0.99"),
-            *("1.50", "4.00", "1,234", "61.3"),
+            *("single-loop", "digits", "0", "2", "98.2", "98.2", *clean),
+            *("0.90", "0.88", "0.93", "0.99", "1.50", "4.00", "1,234", "61.3"),
         ],
-        ["oracleunfinished", "digits", "0", "2", "98.6", "98.6", *unknown, *unknown],
+        ["oracleunfinished", "digits", "0", "2", "98.6", "98.6", *clean, *unknown, *unknown],
     ]
 
 
@@ -117,6 +117,14 @@ def test_the_page_shows_the_verdict_the_events_the_configuration_and_the_version
     assert "round 2The solver was reset." in text
     assert text.count("rate20") == len(demo)
     assert text.count("torch2.13.0") == 1
+
+
+def test_clean_samples_fitted_and_held_out_and_what_was_said_at_the_end(make_run, report):
+    notice = "the model is right on 100% of the clean samples"
+    known = {"validation_accuracy": 0.98, "judged_accuracy": 0.812, "notices": [notice]}
+    page = Page(report(make_run("posterior", 0.5, **known)))
+    assert page.rows[2][6:8] == ["98.0", "81.2"]
+    assert f"at the end{notice}" in page.text
 
 
 def test_the_page_says_why_a_method_was_chosen(make_run, report):

@@ -12,7 +12,8 @@ from rich.table import Table
 ROWS = (  # title, key of summary.json, scale, format
     ("test accuracy", "test_accuracy", 1.0, ".3f"),
     ("best of all rounds", "best_test_accuracy", 1.0, ".3f"),
-    ("validation accuracy", "validation_accuracy", 1.0, ".3f"),
+    ("clean set, fitted", "validation_accuracy", 1.0, ".3f"),
+    ("clean set, held out", "judged_accuracy", 1.0, ".3f"),
     ("wrong labels: F1", "f1", 1.0, ".3f"),
     ("precision", "precision", 1.0, ".3f"),
     ("recall", "recall", 1.0, ".3f"),

@@ -25,6 +25,8 @@ from fedsift.report.sites import RunSites, run_sites, traffic
 from fedsift.report.verdict import percent, verdict
 
 MISSING = "–"
+TEST = ("test_accuracy", "best_test_accuracy")
+CLEAN = ("validation_accuracy", "judged_accuracy")  # by the model; by models that had not seen it
 SHOWN_ROUNDS = 12
 
 
@@ -109,7 +111,7 @@ def _row(run: Run) -> list[str]:
     return [
         run.seed,
         str(run.rounds_done),
-        *(cell(key, ".1f", 100) for key in ("test_accuracy", "best_test_accuracy")),
+        *(cell(key, ".1f", 100) for key in TEST + CLEAN),
         *(cell(key, ".2f") for key in ("f1", "precision", "recall", "auc")),
         *(cell(key, ",.2f", 1e-6) for key in ("bytes_up", "bytes_down")),
         cell("exchanges", ",.0f"),

@@ -27,6 +27,7 @@ from fedsift.errors import InputError
 
 MEASURES = (
     *("round", "train_loss", "validation_loss", "validation_accuracy", "test_accuracy"),
+    "judged_accuracy",
     *("weights_f1", "weights_precision", "weights_recall", "weights_auc"),
     *("bytes_up", "bytes_down", "exchanges", "seconds"),
     *("residual", "v_norm", "solver_lr"),
