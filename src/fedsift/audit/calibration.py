@@ -89,7 +89,7 @@ class Calibration:
     ) -> Calibration:
         """Return that of a method that has measured T, δ and its spread by itself."""
         judged = tuple((np.bincount(labels, minlength=classes) >= ENOUGH).tolist())
-        return cls(temperature, optimism, spread, 1.0, len(labels), judged)
+        return cls(temperature, optimism, spread, cls.misfit, len(labels), judged)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any] | None) -> Calibration:
