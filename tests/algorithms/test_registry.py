@@ -114,7 +114,8 @@ def test_every_estimator_is_a_method():
 @every_method
 def test_only_the_bilevel_methods_change_the_problem(name):
     weighting = METHODS[name].weighting(Settings.of(METHODS[name].groups))
-    assert weighting == (Weighting(1.0, 1.0) if name in BILEVEL else Weighting(1.0, 0.0))
+    bilevel = name in (*BILEVEL, "auto")  # as what it chooses for any model
+    assert weighting == (Weighting(1.0, 1.0) if bilevel else Weighting(1.0, 0.0))
 
 
 @pytest.mark.parametrize("compressor", COMPRESSORS)

@@ -48,6 +48,15 @@ def test_nothing_is_said_of_figures_that_a_method_does_not_have():
     assert notices({"judged_accuracy": 0.2, "training_helped": 1.0}, 100) == []
 
 
+@pytest.mark.parametrize(
+    ("method", "fitted", "said"),
+    [("single-loop", 0.78, 1), ("single-loop", 0.95, 0), ("posterior", 0.78, 0)],
+)
+def test_a_hard_task_has_another_method(method, fitted, said):
+    found = notices({"validation_accuracy": fitted}, 500, method)
+    assert sum("--method posterior" in notice for notice in found) == said
+
+
 def test_a_run_says_at_its_end_that_training_did_not_help(tmp_path):
     """Resumed or not: the sentences and the figures are in the summary."""
     whole = execute(tiny_config("out-of-fold", USUAL), tmp_path / "whole")

@@ -129,7 +129,7 @@ def test_remote_is_local(tmp_path, method, changes):
     assert not (tmp_path / "there" / "clients").exists()
 
 
-@pytest.mark.parametrize(("model", "method"), [("linear", "out-of-fold"), ("mlp", "posterior")])
+@pytest.mark.parametrize(("model", "method"), [("linear", "out-of-fold"), ("mlp", "single-loop")])
 def test_auto_is_resolved_before_the_sites_are_greeted(tmp_path, monkeypatch, model, method):
     """All that sites are sent, the greeting included, is what the method by name sends."""
     monkeypatch.setattr(uuid, "uuid4", lambda: SimpleNamespace(hex="the same"))

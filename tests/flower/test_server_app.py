@@ -48,12 +48,12 @@ def test_a_log_that_is_read_again_shows_a_round_once():
 
 
 def test_a_note_is_shown_once(capsys):
-    server_app._say("note", "auto chose posterior:\nwhy")
+    server_app._say("note", "auto chose single-loop:\nwhy")
     line = capsys.readouterr().out
     log = Log(print)
     for _ in range(2):
         log.read(line)
-    assert capsys.readouterr().err == "note: auto chose posterior: why\n"
+    assert capsys.readouterr().err == "note: auto chose single-loop: why\n"
     assert log.other == []
 
 

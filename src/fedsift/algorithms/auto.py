@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedsift.algorithms import out_of_fold, posterior
+from fedsift.algorithms import out_of_fold, single_loop
 from fedsift.algorithms.method import Choice, Method, Weighting
 from fedsift.algorithms.state import Algorithm
 from fedsift.errors import ConfigError
@@ -36,7 +36,7 @@ class Candidate:
 
 
 HEAD = Candidate("out-of-fold", out_of_fold.METHOD)
-NETWORK = Candidate("posterior", posterior.METHOD)
+NETWORK = Candidate("single-loop", single_loop.METHOD)
 
 
 def choose(problem: Problem, inputs: Tensor) -> Choice:

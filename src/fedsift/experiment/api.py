@@ -49,7 +49,7 @@ def fit(
     """Train with a method; ``settings`` are keys of the configuration, such as ``local_steps=10``.
 
     The default method chooses by the model: out-of-fold where only a last linear layer is trained
-    on fixed features, else posterior. Which one is shown with the progress and the result, and
+    on fixed features, else single-loop. Which one is shown with the progress and the result, and
     logged. A key that only one of them reads, such as ``rate``, needs that method by name.
 
     ``out`` is a run folder to write to, with checkpoints; ``resume`` goes on with the run that it

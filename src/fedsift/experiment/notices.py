@@ -4,6 +4,7 @@
 |-------------------------------------------|------------------------------------------------------|
 | `validation_accuracy`, `judged_accuracy`  | f − j > max(0.05, 2 √((f (1 − f) + j (1 − j)) / n))  |
 | `training_helped`                         | it is 0: the model is that of the clean set          |
+| `validation_accuracy` after single-loop   | f < 0.9: posterior is ahead on such tasks            |
 
 f is the model's accuracy on the n clean samples, which it was trained on; j is that of models that
 had not seen the sample. Any method that reports these figures gets the sentences, once a run.
@@ -17,9 +18,10 @@ from typing import Any
 
 LEAST = 0.05  # a difference that matters, however many samples there are
 ERRORS = 2.0
+HARD = 0.9  # FEMNIST and CIFAR-10 are below it, where posterior is ahead; MNIST is above
 
 
-def notices(record: Mapping[str, Any], samples: int) -> list[str]:
+def notices(record: Mapping[str, Any], samples: int, method: str = "") -> list[str]:
     """Return the sentences about a run whose last record this is."""
     found = []
     fitted, judged = record.get("validation_accuracy"), record.get("judged_accuracy")
@@ -32,6 +34,11 @@ def notices(record: Mapping[str, Any], samples: int) -> list[str]:
         found.append(
             "training on the sites' labels did not lower the loss on held-out clean samples; the "
             "model is that of the clean set alone"
+        )
+    if method == "single-loop" and fitted is not None and fitted < HARD:
+        found.append(
+            f"the model is right on {fitted:.0%} of the clean samples; on tasks as hard as this "
+            "--method posterior finds more wrong labels"
         )
     return found
 

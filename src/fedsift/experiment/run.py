@@ -173,7 +173,7 @@ def _finish(
     summary = {
         **summarise(setup, records, seconds),
         **verdict(audits),
-        "notices": notices(records[-1], len(setup.server.validation)),
+        "notices": notices(records[-1], len(setup.server.validation), setup.config.method),
         "calibration": calibration.to_json(),
         **({} if setup.clean_set is None else {"clean_set": setup.clean_set.to_json()}),
         **shared_counts(setup, audits),
