@@ -1,4 +1,4 @@
-"""Posterior: one round by hand, what its halves of the clean set do, and that it finds labels."""
+"""Posterior: one round by hand, what the parts of the clean set do, and that it finds labels."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ def weights(m, optimism=0.0):
 
 def opened(optimism=0.0, trust=0.0, kept=1.0):
     """Return a state after the opening, with this δ and κ, and this mean weight."""
-    numbers = {"lenient": optimism, "temperature": 1.0, "accuracy": 0.9}
+    numbers = {"optimism": optimism, "temperature": 1.0, "start_error": 0.1}
     numbers |= {"trust": trust, "kept": kept}
     own = {name: torch.tensor(v, dtype=torch.float64) for name, v in numbers.items()}
     return ServerState(START, own=own)
@@ -48,7 +48,7 @@ def test_labels_weigh_what_bayes_rule_gives_them(optimism):
 @pytest.mark.parametrize(("trust", "kept"), [(0.0, 1.0), (0.4, 0.8)])
 def test_a_step_by_hand(trust, kept):
     _, server, _ = case()
-    part, rest = split_validation(server, 0.5, "head start")
+    part, judges = split_validation(server, 0.8, "head start")
     _, info, after = one_round(state=opened(trust=trust, kept=kept))
     total, change = 0, torch.zeros(9, dtype=torch.float64)
     for m in (0, 1):
@@ -63,29 +63,40 @@ def test_a_step_by_hand(trust, kept):
     n = len(part)
     own = descended(lambda W: -log_p(W, part.inputs)[torch.arange(n), part.labels].mean())
     torch.testing.assert_close(after.y, START + (change + n * own) / (total + n))
-    judged = log_p(after.y.view(3, 3), rest.inputs)
-    expected = -judged[torch.arange(len(rest)), rest.labels].mean()
+    judged = log_p(after.y.view(3, 3), judges.inputs)
+    expected = -judged[torch.arange(len(judges)), judges.labels].mean()
     assert info.metrics["judged_loss"] == pytest.approx(float(expected))
     means = [float((weights(m) + trust * (1 - weights(m))).mean()) for m in (0, 1)]
     assert float(after.own["kept"]) == pytest.approx((3 * means[0] + 2 * means[1]) / 5)
-    assert float(after.own["trust"]) == trusted(info.metrics["judged_accuracy"])
+    assert float(after.own["trust"]) == trusted(info.metrics["judged_accuracy"], len(judges))
 
 
 def test_trust_is_nothing_below_nine_right_of_ten():
-    assert [trusted(a) for a in (0.5, 0.9, 1.0)] == [0.0, pytest.approx(0.0), 1.0]
-    assert trusted(0.95) == pytest.approx(0.5)
+    assert [trusted(a, 998) for a in (0.5, 0.9)] == [0.0, 0.0]
+    assert trusted(1.0, 998) == pytest.approx(0.99)
+    assert trusted(0.95, 998) == pytest.approx(1 - 10 * (49.9 + 1) / 1000)
 
 
-def test_no_model_is_trained_on_the_half_that_judges():
+def test_few_judges_promise_little():
+    assert [trusted(1.0, n) for n in (8, 18, 98)] == [0.0, pytest.approx(0.5), pytest.approx(0.9)]
+
+
+def test_no_model_is_trained_on_the_fifth_that_judges():
     _, server, _ = case()
-    _, rest = split_validation(server, 0.5, "head start")
+    _, judges = split_validation(server, 0.8, "head start")
     labels = server.validation.labels.clone()
-    labels[rest.positions] = (labels[rest.positions] + 1) % 3
+    labels[judges.positions] = (labels[judges.positions] + 1) % 3
     other = replace(server, validation=replace(server.validation, labels=labels))
     _, info, after = one_round(state=opened())
     _, changed, same = one_round(server=other, state=opened())
     assert torch.equal(after.y, same.y)
     assert info.metrics["judged_loss"] != changed.metrics["judged_loss"]
+
+
+def test_what_judges_is_among_what_judged_the_head_start():
+    _, server, _ = case()
+    (_, rest), (_, judges) = (split_validation(server, s, "head start") for s in (0.5, 0.8))
+    assert set(judges.positions.tolist()) < set(rest.positions.tolist())
 
 
 def test_what_the_first_model_says_is_kept():
@@ -97,22 +108,15 @@ def test_what_the_first_model_says_is_kept():
     torch.testing.assert_close(federation.state(0).unseen.exp(), P[0])
 
 
-def test_optimism_is_where_the_curve_meets_the_rate():
-    curves = torch.linspace(0.1, 0.9, len(OPTIMISMS), dtype=torch.float64)  # slope 0.1 per nat
+def test_optimism_rests_on_the_mean_curve_and_the_error_of_the_mean_rate():
+    curve = torch.tensor(OPTIMISMS, dtype=torch.float64) / 10 + 0.2  # slope 0.1 per nat
     known = {"unseen_rate": 0.5, "unseen_variance": 0.0004}
-    replies = [Reply(m, 100, {"curve": curves}, known) for m in range(4)]
-    found = matched(Answers(tuple(replies)), accuracy=0.8, judges=1600)
-    error = (0.0004 / 4 + 0.8 * 0.2 / 1600) ** 0.5
-    assert found.optimism == pytest.approx(2.0)
-    assert found.spread == pytest.approx(error / 0.1)
-    assert found.lenient == pytest.approx(2.0 - 1.645 * error / 0.1)
-
-
-def test_optimism_in_training_is_never_negative():
-    curves = torch.linspace(0.1, 0.9, len(OPTIMISMS), dtype=torch.float64)
-    reply = Reply(0, 100, {"curve": curves}, {"unseen_rate": 0.2, "unseen_variance": 0.0})
-    found = matched(Answers((reply,)), accuracy=1.0, judges=10)
-    assert (found.optimism, found.lenient) == (pytest.approx(-1.0), 0.0)
+    answers = Answers(tuple(Reply(m, 100, {"curve": curve}, known) for m in range(4)))
+    found = matched(answers, start_error=0.2, judges=1600)
+    s = (0.0004 / 4 + 0.8 * 0.2 / 1600) ** 0.5 / 0.1  # in nats; the prior is N(0, 2²)
+    precision = 1 / s**2 + 1 / 4
+    assert found["optimism"] == pytest.approx(3.0 / s**2 / precision, abs=1e-3)
+    assert found["spread"] == pytest.approx(precision**-0.5, rel=1e-2)
 
 
 def test_it_finds_wrong_labels_and_measures_its_own_optimism():

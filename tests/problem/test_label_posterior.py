@@ -12,6 +12,7 @@ from fedsift.problem.label_posterior import (
     OPTIMISMS,
     curve,
     evidence,
+    known_optimism,
     known_rate,
     rate,
     right,
@@ -101,10 +102,24 @@ def test_memorised_labels_hide_wrong_ones_until_the_optimism_is_matched():
     assert abs(unseen.mean - SHARE) < 4 * unseen.variance**0.5
     found = evidence(memorised(p, labels, 1.5), labels)
     assert rate(found) < SHARE - 0.1
-    optimism = float(np.interp(unseen.mean, curve(found), OPTIMISMS))
-    assert optimism == pytest.approx(1.5, abs=0.25)
+    known = known_optimism(curve(found), unseen.mean, unseen.variance**0.5)
+    optimism = known.mean
+    assert optimism == pytest.approx(1.5, abs=3 * known.variance**0.5)
+    assert known.variance**0.5 < 0.25
     scores = right(found, rate(found, optimism), optimism)
     assert float((1 - scores).mean()) == pytest.approx(SHARE, abs=0.03)
     assert float(((scores > 0.5) == truth).double().mean()) > float(
         ((right(found, rate(found)) > 0.5) == truth).double().mean()
     )
+
+
+def test_without_evidence_optimism_is_as_the_prior_says():
+    flat = torch.full((len(OPTIMISMS),), 0.3, dtype=torch.float64)
+    known = known_optimism(flat, 0.5, 0.01)
+    assert known.mean == pytest.approx(2 * math.sqrt(2 / math.pi), abs=0.05)  # a half normal
+    assert known.variance == pytest.approx(4 * (1 - 2 / math.pi), rel=0.05)
+
+
+def test_a_rate_below_the_curve_leaves_no_optimism():
+    curve_from = torch.tensor(OPTIMISMS, dtype=torch.float64) / 10 + 0.2
+    assert known_optimism(curve_from, 0.1, 0.005).mean < 0.05

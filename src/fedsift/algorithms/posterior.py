@@ -11,15 +11,13 @@ A model that trains on wrong labels comes to believe them, and would then find f
 them. So the share of wrong labels is measured once, by a model that has seen none of them, and the
 trained model only says which ones they are:
 
-    Before round 0  a head start on half of the clean set
+    Before round 0  a head start on half of the clean set, judged by the other half
     Round           one exchange: a site scores its labels with y_k, trains T steps, and replies
                     with its rate by the unseen model, and with the curve ρ_m(δ) of y_k
-    δ               mean curve = mean rate; the standard error of that rate gives δ's own
-    δ in training   the same at the lower end of the rate's one-sided 95 % interval, at least 0:
-                    a right label that is dropped costs more than a wrong one that is kept
-    y               the mean of the sites and of the first half of the clean set, which trains along
-    Judged          accuracy, loss, temperature and κ, on the second half of the clean set, on
-                    which no model is ever trained
+    δ               where the mean curve has about the mean rate (``known_optimism``)
+    y               the mean of the sites and of four fifths of the clean set, which train along
+    Judged          accuracy, loss, temperature and κ, on the last fifth, on which no model is
+                    ever trained
 
 δ and its spread are the audit's as well, in place of constants.
 """
@@ -28,9 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,20 +41,20 @@ from fedsift.algorithms.method import Method
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.keys import BuildContext, Settings
 from fedsift.messages import Answers, Federation, Request, scalars_of
-from fedsift.problem.label_posterior import OPTIMISMS
+from fedsift.problem.label_posterior import known_optimism
 from fedsift.problem.sample_losses import probabilities
 from fedsift.problem.sgd import LocalSteps
 from fedsift.problem.temperature import fit_temperature
 
-ONE_SIDED_95 = 1.645
-LEAST_SPREAD = 0.05  # of δ: a tenth of the distance between two points of the curve
+TRAINS_ALONG = 0.8  # share of the clean set; the rest judges
+TEMPERATURES = 0.25  # prior spread of log T: a fifth of a small clean set says little of it
 
 
 @dataclass(frozen=True)
 class Optimism:
     """What a site needs to weigh its labels by the model that is sent.
 
-    δ in training, the model's temperature, the mean weight of the last round, and κ.
+    δ, the model's temperature, the mean weight of the last round, and κ.
     """
 
     optimism: float
@@ -76,87 +73,84 @@ class Posterior:
         self, federation: Federation, server: Server, state: ServerState, k: int
     ) -> tuple[RoundInfo, ServerState]:
         """Do round k."""
-        part, rest = split_validation(server, HEAD_START_SHARE, "head start")
+        _, rest = split_validation(server, HEAD_START_SHARE, "head start")
+        along, judges = split_validation(server, TRAINS_ALONG, "head start")  # the same order
         kept = dict(state.own) if state.own else _opening(server, state.y, rest)
 
         # Step 1: the one exchange.
         sent = Optimism(
-            *(float(kept[name]) for name in ("lenient", "temperature", "kept", "trust"))
+            *(float(kept[name]) for name in ("optimism", "temperature", "kept", "trust"))
         )
         cohort = draw_cohort(federation, server, k)
         scalars = scalars_of(self.local, sent)
         answers = cohort.ask(Request("train-posterior", k, {"y": state.y}, scalars))
 
         # Step 2: δ of the model that was sent.
-        found = matched(answers, float(kept["accuracy"]), len(rest))
-        numbers = {**found._asdict(), "kept": answers.mean_scalar("kept")}
-        kept |= {name: _number(value) for name, value in numbers.items()}
+        kept |= _numbers(**matched(answers, float(kept["start_error"]), len(rest)))
+        kept |= _numbers(kept=answers.mean_scalar("kept"))
 
-        # Step 3: y, half of the clean set being one more client.
-        y = next_y(
-            state, with_clean_client(server, answers, state.y, self.local, k, part), self.local, k
-        )
-        judged = _judged(probabilities(server.problem, y, rest), rest.labels)
-        kept |= _measured(judged)
+        # Step 3: y, most of the clean set being one more client.
+        with_clean = with_clean_client(server, answers, state.y, self.local, k, along)
+        y = next_y(state, with_clean, self.local, k)
+        judged = _judged(server, y, judges)
+        kept |= _measured(judged, len(judges))
         metrics = {
             "train_loss": answers.mean_scalar("loss"),
             **judged,
-            "optimism": found.optimism,
+            "optimism": float(kept["optimism"]),
         }
         return RoundInfo(metrics, answers.events), replace(state, y=y, own=kept)
 
 
-class Matched(NamedTuple):
-    """δ where the mean curve has the mean rate, its standard deviation, and δ for training."""
+def matched(answers: Answers, start_error: float, judges: int) -> dict[str, float]:
+    """Return δ of the model that was sent, and its spread, by the rate of one that saw no label.
 
-    optimism: float
-    spread: float
-    lenient: float
-
-
-def matched(answers: Answers, accuracy: float, judges: int) -> Matched:
-    """Match the curve of the model that was sent with the rate by one that saw no label.
-
-    ``accuracy`` is that of the latter on so many ``judges``.
+    ``start_error`` is the share of errors of the latter on so many ``judges``.
     """
-    curve, rate = answers.mean("curve").double().cpu().numpy(), answers.mean_scalar("unseen_rate")
     variances = zip(answers.shares, answers.numbers("unseen_variance"), strict=True)
     drawn = sum(share**2 * variance for share, variance in variances)
-    error = (drawn + accuracy * (1 - accuracy) / judges) ** 0.5
-    at = [rate, rate - error, rate + error, rate - ONE_SIDED_95 * error]
-    middle, low, high, least = np.interp(at, curve, OPTIMISMS).tolist()
-    return Matched(middle, max((high - low) / 2, LEAST_SPREAD), max(least, 0.0))
+    error = (drawn + start_error * (1 - start_error) / judges) ** 0.5
+    known = known_optimism(answers.mean("curve"), answers.mean_scalar("unseen_rate"), error)
+    return {"optimism": known.mean, "spread": known.variance**0.5}
 
 
 def _opening(server: Server, y: Tensor, rest: Any) -> dict[str, Tensor]:
     """Return what is measured of the model that has seen no label of a site."""
-    judged = _judged(probabilities(server.problem, y, rest), rest.labels)
-    start = {"accuracy": judged["judged_accuracy"], "lenient": 0.0, "kept": 1.0}
-    return {**{name: _number(value) for name, value in start.items()}, **_measured(judged)}
+    judged = _judged(server, y, rest)
+    wrong = expected_error(judged["judged_accuracy"], len(rest))
+    start = _numbers(start_error=wrong, optimism=0.0, kept=1.0)
+    return {**start, **_measured(judged, len(rest))}
 
 
-def _measured(judged: Mapping[str, float]) -> dict[str, Tensor]:
-    """Return temperature and κ of a model, by the half that judges."""
-    trust = trusted(judged["judged_accuracy"])
-    return {"temperature": _number(judged["temperature"]), "trust": _number(trust)}
+def _measured(judged: Mapping[str, float], judges: int) -> dict[str, Tensor]:
+    """Return temperature and κ of a model, by samples that it was not trained on."""
+    trust = trusted(judged["judged_accuracy"], judges)
+    return _numbers(temperature=judged["temperature"], trust=trust)
 
 
-def trusted(accuracy: float) -> float:
-    """Return κ = max(0, 1 − 10 e), e being the judged share of errors."""
-    return max(0.0, 1.0 - ERRORS_UNTRUSTED * (1 - accuracy))
+def expected_error(accuracy: float, judges: int) -> float:
+    """Return the share of errors by Laplace's rule, so that few judges promise little."""
+    return ((1 - accuracy) * judges + 1) / (judges + 2)
 
 
-def _judged(p: Tensor, labels: Tensor) -> dict[str, float]:
+def trusted(accuracy: float, judges: int) -> float:
+    """Return κ = max(0, 1 − 10 e), e being the expected share of errors."""
+    return max(0.0, 1.0 - ERRORS_UNTRUSTED * expected_error(accuracy, judges))
+
+
+def _judged(server: Server, y: Tensor, judges: Any) -> dict[str, float]:
+    p, labels = probabilities(server.problem, y, judges), judges.labels
     given = p.gather(1, labels[:, None]).clamp(min=1e-30)
+    shown = p.double().cpu().numpy(), labels.cpu().numpy()
     return {
         "judged_accuracy": float((p.argmax(dim=1) == labels).double().mean()),
         "judged_loss": float(-given.log().mean()),
-        "temperature": fit_temperature(p.double().cpu().numpy(), labels.cpu().numpy()),
+        "temperature": fit_temperature(*shown, TEMPERATURES),
     }
 
 
-def _number(value: float) -> Tensor:
-    return torch.tensor(value, dtype=torch.float64)
+def _numbers(**values: float) -> dict[str, Tensor]:
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
 
 
 def build(settings: Settings, context: BuildContext) -> Algorithm:  # noqa: ARG001

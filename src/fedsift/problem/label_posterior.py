@@ -12,7 +12,13 @@
 | ρ(δ)   | increases with δ; ``curve`` has it at the values ``OPTIMISMS``                      |
 
 A model that has seen no label of the site has δ = 0, so its ρ(0) is unbiased. The δ of a trained
-model is the one at which both give the same ρ.
+model is about where both give the same ρ; how sure that is, ``known_optimism`` says:
+
+    P(δ) ∝ exp(−½ (δ / 2)² − ½ ((ρ(δ) − ρ_0) / s)²),   δ ≥ 0
+
+ρ_0 is the rate by the model that has seen no label and s its standard error. Where the trained
+model leaves no doubt about the labels, ρ(δ) is flat, and the prior alone says what δ is: it then
+matters little. The prior is wide: a label that is believed 2 nats too much has 7 times its odds.
 """
 
 from __future__ import annotations
@@ -20,17 +26,19 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-OPTIMISMS = tuple(0.5 * i - 2 for i in range(17))  # -2 to 6
+LARGEST_OPTIMISM, POINTS, PRIOR_SPREAD = 6.0, 17, 2.0  # of δ, in nats
+OPTIMISMS = tuple(LARGEST_OPTIMISM * (i / (POINTS - 1)) ** 2 for i in range(POINTS))
 RATES = 200  # values of ρ at which its likelihood is computed
 BISECTIONS = 30
 LARGEST = 50.0  # of |e|: beyond it a label is certain
 
 
 class Known(NamedTuple):
-    """What is known of a site's rate: mean and variance under a uniform prior."""
+    """What is known of a rate ρ or of an optimism δ."""
 
     mean: float
     variance: float
@@ -66,13 +74,24 @@ def curve(found: Tensor) -> Tensor:
     return rates(found, found.new_tensor(OPTIMISMS))
 
 
+def known_optimism(rates_at: Tensor, share: float, error: float) -> Known:
+    """Return mean and variance of δ, given ρ at ``OPTIMISMS``, and ρ_0 with its error s."""
+    points = np.linspace(0.0, LARGEST_OPTIMISM, 601)
+    misses = (np.interp(points, OPTIMISMS, rates_at.double().cpu().numpy()) - share) / error
+    logs = -0.5 * (points / PRIOR_SPREAD) ** 2 - 0.5 * misses**2
+    mass = np.exp(logs - logs.max())
+    mass /= mass.sum()
+    mean = float(mass @ points)
+    return Known(mean, float(mass @ (points - mean) ** 2))
+
+
 def right(found: Tensor, share: float, optimism: float = 0.0) -> Tensor:
     """Return P(right) of every sample at ρ and δ."""
     return torch.sigmoid(math.log((1 - share) / share) - found - optimism)
 
 
 def known_rate(found: Tensor) -> Known:
-    """Return mean and variance of ρ given evidence without optimism."""
+    """Return mean and variance of ρ given evidence without optimism, under a uniform prior."""
     grid = (torch.arange(RATES, dtype=torch.float64, device=found.device) + 0.5) / RATES
     gain = found.expm1()
     logs = torch.stack([(value * gain).log1p().sum() for value in grid])
