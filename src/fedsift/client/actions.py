@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedsift.client import baselines, rivals
+from fedsift.client.first_order import clean_step, first_order
 from fedsift.client.out_of_fold import fold_step
 from fedsift.client.outer_step import outer
 from fedsift.client.posterior import train_posterior
@@ -28,6 +29,8 @@ ACTIONS: dict[str, Action] = {
     "sketch": sketch,
     "outer": outer,
     "step": step,
+    "first-order": first_order,
+    "clean-step": clean_step,
     "assess": baselines.assess,
     "count": baselines.count,
     "keep": baselines.keep,

@@ -1,0 +1,46 @@
+"""How far two models differ on x: the first-order form of ∇²_xy g v.
+
+    −λ (∂_x g(x, z) − ∂_x g(x, y))  ≈  ∇²_xy g v,      v = λ (y − z)
+
+For sample weights ∂ g / ∂ x_j is the loss of sample j over N_m, or what bootstrapping makes of it:
+the problem's own derivative in x. The models are only run, not differentiated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedsift.client.passes import Cross
+from fedsift.problem import Composite, Problem, SampleWeighting, chunks
+from fedsift.problem.sample_losses import CHUNK
+
+
+def contrast_pass(
+    problem: Problem, x: Tensor, z: Tensor, y: Tensor, batch: Any, penalty: float
+) -> Cross:
+    """Return −λ (∂_x g(x, z) − ∂_x g(x, y)), and how far z agrees with the labels."""
+    value = torch.zeros_like(x)
+    agreement = torch.zeros_like(x) if isinstance(problem, SampleWeighting) else None
+    for part in chunks(batch, CHUNK):
+        at_z, outputs = _slope(problem, x, z, part)
+        at_y, _ = _slope(problem, x, y, part)
+        value += (-penalty * len(part) / len(batch)) * (at_z - at_y)
+        if agreement is not None and isinstance(problem, SampleWeighting):
+            agreement += problem.agreement(x, outputs, part)
+    return Cross(value, agreement)
+
+
+def _slope(problem: Problem, x: Tensor, y: Tensor, part: Any) -> tuple[Tensor, Tensor]:
+    """Return ∂_x g(x, y) on these samples, and the outputs where there are any."""
+    leaf, outputs = x.detach().requires_grad_(True), y
+    if isinstance(problem, Composite):
+        with torch.no_grad():
+            outputs = problem.outputs(y, part)
+        loss = problem.output_loss(leaf, outputs, part)
+    else:
+        loss = problem.inner_loss(leaf, y, part)
+    (slope,) = torch.autograd.grad(loss, leaf, allow_unused=True, materialize_grads=True)
+    return slope, outputs
