@@ -26,7 +26,6 @@ from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_hea
 from fedsift.algorithms.clean_steps import (
     CleanStepKeys,
     CleanSteps,
-    Penalty,
     clean_steps_of,
     judged,
     outer_loss,
@@ -61,7 +60,7 @@ class CleanStep:
         if state.x is not None:
             arrays["x"] = state.x
         total = TotalSamples(sum(federation.sizes.values()))
-        scalars = scalars_of(self.local, move, Penalty(self.clean.penalty), total)
+        scalars = scalars_of(self.local, move, self.clean.contrast, total)
         answers = cohort.ask(Request("clean-step", k, arrays, scalars))
 
         # Step 2: x, where it is shared; private parts have been stepped by their clients.
@@ -75,7 +74,7 @@ class CleanStep:
         # Step 3: w, and w' by the server's own steps.
         w = next_y(state, answers, self.local, k)
         y = self.clean.take(server, x, w, folds.part, self.local, k)
-        before, after = (outer_loss(server, x, at, folds.part) for at in (w, y))
+        before, after = (outer_loss(server, x, at, folds.glance) for at in (w, y))
         own, events = {"base": w}, answers.events
         if not after <= before:
             y, own = w, {}

@@ -8,6 +8,7 @@
 | S      | `steps`    | the server's steps in a round                                    |
 | λ      | `penalty`  | T local steps and these S ones together go down G + F / λ        |
 |        | `share`    | of the clean set that these steps train on; the rest judges      |
+|        | `scored`   | samples that a site draws per round to move their x; 0: all      |
 
 Nothing judges what it was fitted on: accuracy and loss of a round, and how far the model is trusted
 (``additions.self_paced``), come from the clean samples that no step has seen. The head start trains
@@ -31,12 +32,15 @@ from fedsift.problem import LabelledBatch, SampleWeighting
 from fedsift.problem.sgd import LocalSteps, minibatches
 from fedsift.randomness import generator
 
+GLANCE = 128
+
 
 @dataclass(frozen=True)
-class Penalty:
-    """λ, as a client needs it: ∇h = ∇_x F + λ (∂_x G(z) − ∂_x G(y))."""
+class Contrast:
+    """λ of ∇h = ∇_x F + λ (∂_x G(z) − ∂_x G(y)), and on how many of a site's samples (0: all)."""
 
     penalty: float
+    scored: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,12 @@ class Folds:
 
     part: Any
     rest: Any | None
+
+    @property
+    def glance(self) -> Any:
+        """A few of the samples that train: enough to see whether F falls."""
+        few = isinstance(self.part, Sized) and len(self.part) > GLANCE
+        return self.part.take(torch.arange(GLANCE)) if few else self.part
 
     def judging(self, server: Server) -> Server:
         """Return the server with the samples that judge, or all where none do."""
@@ -58,6 +68,12 @@ class CleanSteps:
     steps: int = 5
     penalty: float = 1.0
     share: float = 0.5
+    scored: int = 0
+
+    @property
+    def contrast(self) -> Contrast:
+        """What a client needs of it."""
+        return Contrast(self.penalty, self.scored)
 
     def folds(self, server: Server) -> Folds:
         """Split the clean set, in the order of the head start."""
@@ -125,9 +141,10 @@ class CleanStepKeys(Keys):
         low=0.5,
         high=1,
     )
+    scored: int = key(128, "samples that a site draws per round to move their x; 0: all", low=0)
 
 
 def clean_steps_of(settings: Settings) -> CleanSteps:
     """Return the steps that the keys describe."""
     own = settings[CleanStepKeys]
-    return CleanSteps(own.server_steps, own.penalty, own.train_share)
+    return CleanSteps(own.server_steps, own.penalty, own.train_share, own.scored)

@@ -30,7 +30,6 @@ from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_hea
 from fedsift.algorithms.clean_steps import (
     CleanStepKeys,
     CleanSteps,
-    Penalty,
     clean_steps_of,
     judged,
     outer_loss,
@@ -71,7 +70,7 @@ class FirstOrder:
         if state.x is not None:
             arrays["x"] = state.x
         total = TotalSamples(sum(federation.sizes.values()))
-        scalars = scalars_of(self.local, move, Penalty(clean.penalty), total)
+        scalars = scalars_of(self.local, move, clean.contrast, total)
         answers = cohort.ask(Request("first-order", k, arrays, scalars))
 
         # Step 2: x, where it is shared; private parts have been stepped by their clients.
@@ -92,7 +91,7 @@ class FirstOrder:
 
         # Step 4: the guard.
         own = {"base": y, "scale": torch.tensor(scale, dtype=torch.float64)}
-        losses = tuple(outer_loss(server, x, at, folds.part) for at in (y, z))
+        losses = tuple(outer_loss(server, x, at, folds.glance) for at in (y, z))
         count = 0.0 if losses[1] <= losses[0] else behind + 1
         events = answers.events
         if count >= PATIENCE or not bool(torch.isfinite(z).all()):

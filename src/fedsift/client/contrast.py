@@ -13,9 +13,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedsift.algorithms.clean_steps import Contrast
 from fedsift.client.passes import Cross
+from fedsift.client.state import Client
+from fedsift.messages import Request
 from fedsift.problem import Composite, Problem, SampleWeighting, chunks
+from fedsift.problem.protocol import part_of
 from fedsift.problem.sample_losses import CHUNK
+from fedsift.randomness import generator
+
+
+def scored(client: Client, request: Request) -> Any:
+    """Return the samples whose x moves in this round: all, or as many as the request says."""
+    size, n = request.read(Contrast).scored, len(client.batch)
+    if not 0 < size < n:
+        return client.batch
+    source = generator(client.seed, request.round, client.id, "scored")
+    return part_of(client.batch, torch.randperm(n, generator=source)[:size])
 
 
 def contrast_pass(

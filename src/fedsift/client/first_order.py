@@ -7,11 +7,15 @@ without a second model has nothing to compare yet: x stays.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from fedsift.algorithms.clean_steps import Penalty
-from fedsift.client.contrast import contrast_pass
+import torch
+
+from fedsift.algorithms.clean_steps import Contrast
+from fedsift.client.contrast import contrast_pass, scored
 from fedsift.client.inputs import point
 from fedsift.client.outer_step import moved
+from fedsift.client.passes import Cross
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.client.training import train
 from fedsift.messages import Request
@@ -23,11 +27,21 @@ def clean_step(client: Client, state: ClientState, request: Request, shared: Sha
     trained = train(client, state, request, shared)
     if "base" not in request.arrays:
         return trained
+    drawn, contrast = scored(client, request), request.read(Contrast)
     cross = shared.cross or contrast_pass(
-        client.problem, x, y, request.array("base"), client.batch, request.read(Penalty).penalty
+        client.problem, x, y, request.array("base"), drawn, contrast.penalty
     )
-    stepped = moved(client, x, cross, trained.state, request)
+    stepped = moved(client, x, _completed(cross, drawn, state), trained.state, request)
     return Outcome({**trained.arrays, **stepped.arrays}, trained.scalars, stepped.state)
+
+
+def _completed(cross: Cross, drawn: Any, state: ClientState) -> Cross:
+    """Let samples that were not drawn keep their agreement; before any, labels are believed."""
+    if cross.agreement is None or len(drawn) == len(cross.agreement):
+        return cross
+    past = torch.ones_like(cross.agreement) if state.agreement is None else state.agreement
+    at = drawn.positions
+    return replace(cross, agreement=past.index_put((at,), cross.agreement[at]))
 
 
 def first_order(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from fedsift.client import Shared
-from fedsift.algorithms.clean_steps import Penalty
-from fedsift.client.contrast import contrast_pass
+from fedsift.algorithms.clean_steps import Contrast
+from fedsift.client.contrast import contrast_pass, scored
 from fedsift.client.inputs import curvature_batch, direction
 from fedsift.client.passes import Cross, cross_pass, joint_pass, product_pass
 from fedsift.federation.stacked import Members, trained
@@ -94,9 +94,9 @@ def _crosses(members: Members, request: Request, y: Tensor) -> dict[ClientId, Cr
 
 
 def _contrasts(members: Members, request: Request) -> dict[ClientId, Cross]:
-    x, batch = _pool(members, [client.batch for client, _ in members])
+    x, batch = _pool(members, [scored(client, request) for client, _ in members])
     models = request.array("y"), request.array("base")
-    penalty, problem = request.read(Penalty).penalty, members[0][0].problem
+    penalty, problem = request.read(Contrast).penalty, members[0][0].problem
     return _split(members, contrast_pass(problem, x, *models, batch, penalty))
 
 
