@@ -13,6 +13,7 @@ from fedsift.algorithms import (
     elr,
     em,
     fedavg,
+    fedbioacc,
     fedcorr,
     fedelc,
     first_order,
@@ -22,6 +23,7 @@ from fedsift.algorithms import (
     out_of_fold,
     posterior,
     preprocess,
+    simfbo,
     single_loop,
 )
 from fedsift.algorithms.comm_fedbio import with_estimator
@@ -45,6 +47,8 @@ METHODS: dict[str, Method] = {
     "single-loop": single_loop.METHOD,
     "first-order": first_order.METHOD,
     "clean-step": clean_step.METHOD,
+    "simfbo": simfbo.METHOD,
+    "fedbioacc": fedbioacc.METHOD,
     "out-of-fold": out_of_fold.METHOD,
     "posterior": posterior.METHOD,
     **{name: with_estimator(row) for name, row in ESTIMATORS.items()},
