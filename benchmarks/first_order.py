@@ -6,8 +6,8 @@
 | `paper`   | 10 x 500        | 500   | `paper_cnn`  | the paper's MNIST setting, as in `rounds` |
 | `mnist`   | 10 x 500        | 500   | `paper_cnn`  | defaults, inner_lr 0.1, no head start    |
 
-Images are random: times do not depend on them. The head start and the trial of step sizes come before the first
-round only.
+Images are random: times do not depend on them. The head start and the trial of step sizes come
+before the first round only.
 """
 
 from __future__ import annotations

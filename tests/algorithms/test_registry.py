@@ -32,7 +32,7 @@ from fedsift.keys import BuildContext, Settings, keys_of
 LENGTH = 1000
 TINY = {"local_steps": 2, "batch_size": 8}
 NUMBERS = {"inner_lr": 0.1, "solver_lr": 0.1, "damping": 0.5}  # the run finds the defaults
-BILEVEL = ("single-loop", "first-order", "clean-step", *ESTIMATORS)
+BILEVEL = ("single-loop", "first-order", "clean-step", "simfbo", "fedbioacc", *ESTIMATORS)
 RIVALS = ("glc", "em", "gce", "elr", "fedelc", "fedcorr")
 
 every_method = pytest.mark.parametrize("name", METHODS)
@@ -291,6 +291,7 @@ DEFAULTS = {
         "r2": 0,
         "system": "least-squares",
         "fresh_seeds": True,
+        "storm": 0.1,
     },
 }
 

@@ -14,9 +14,9 @@ the means of y, v, ω and q; x moves along ν.
 |--------|----------|----------------------------------------------------------------------|
 | a      | `storm`  | weight of the newest gradient, the paper's c α_t², constant here     |
 
-Departures from the paper are those of ``simfbo``: ∇_y F is the server's, at y_k; where x is private,
-ν stays at its client, and x is stepped once a round by our outer step. A sample that is not in B
-has c = 0 in both terms. Before the first round the momenta are the gradients of a first minibatch.
+Departures from the paper are those of ``simfbo``: ∇_y F is the server's, at y_k; where x is
+private, ν stays at its client, and x is stepped once a round by our outer step. A sample that is
+not in B has c = 0 in both terms. Before the first round the momenta are the gradients of a first minibatch.
 
 One exchange per round: five vectors of length d down, four up.
 """
@@ -102,7 +102,9 @@ class StormKeys(Keys):
     """The momentum of FedBiOAcc."""
 
     table: ClassVar[str] = "solver"
-    storm: float = key(0.1, "a: weight of the newest gradient in FedBiOAcc's momenta", low=0, high=1)
+    storm: float = key(
+        0.1, "a: weight of the newest gradient in FedBiOAcc's momenta", low=0, high=1
+    )
 
 
 def build(settings: Settings, context: BuildContext) -> Algorithm:  # noqa: ARG001

@@ -9,9 +9,9 @@ receives y_k and z_k, and does at (x_k, y_k, z_k)
     y^m_T, z^m_T   from T local steps each, on the same batches: their noise is in both
     x_k+1 = P(x_k − η ∇h)
 
-The server takes the two means; z then does S steps of size γ T / (λ S) on F (``clean_steps.py``). At
-a fixed point ∇G + ∇F / λ = 0 at z up to the size of a step, and the bias of ∇h is O(1 / λ). z is the
-model. Two forward passes per sample, no forward mode: any module, any precision.
+The server takes the two means; z then does S steps of size γ T / (λ S) on F (``clean_steps.py``).
+At a fixed point ∇G + ∇F / λ = 0 at z up to the size of a step, and the bias of ∇h is O(1 / λ). z is
+the model. Two forward passes per sample, no forward mode: any module, any precision.
 
 At their minima F(z) ≤ F(y). Where it is not so, z − y tells nothing: x does not move in the next
 round. After ``PATIENCE`` such rounds, or where z is not finite, z starts again from y and λ is
@@ -107,9 +107,7 @@ class FirstOrder:
         return RoundInfo(metrics, events), replace(state, y=z, x=x_next, own=own)
 
 
-def _again(
-    penalty: float, scale: float, losses: tuple[float, ...], k: int
-) -> tuple[str, Tensor]:
+def _again(penalty: float, scale: float, losses: tuple[float, ...], k: int) -> tuple[str, Tensor]:
     """Return a sentence about z starting again, and the scale of λ from now on."""
     sentence = (
         f"z had left the clean set behind by round {k + 1} (F(z) {losses[1]:.3g}, F(y) "

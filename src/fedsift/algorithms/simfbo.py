@@ -6,8 +6,8 @@ At client m, on a minibatch in each of T local steps from (y_k, v_k):
     v ← v − α (∇²_yy g_m(x_k, y) v + δ v − ∇_y F(y_k))
     q ← q + ∇²_xy g_m(x_k, y) v
 
-and the server takes the means of all three: y_k+1, v_k+1 = P_r(·), and x_k+1 by the outer step along
-the mean of q over the T steps.
+and the server takes the means of all three: y_k+1, v_k+1 = P_r(·), and x_k+1 by the outer step
+along the mean of q over the T steps.
 
 Departures from the paper. F is the server's alone here, so that ∇_y F is its own, at y_k, and
 travels with y and v. Where x is private (sample weights) it cannot be averaged: a client steps its

@@ -1,6 +1,6 @@
 """One local step of all three variables: what a minibatch says of y, v and x.
 
-    ∇_y g_m,      ∇²_yy g_m v + δ v − ∇_y F,      ∇²_xy g_m v
+∇_y g_m,      ∇²_yy g_m v + δ v − ∇_y F,      ∇²_xy g_m v
 """
 
 from __future__ import annotations

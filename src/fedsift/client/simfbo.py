@@ -1,4 +1,4 @@
-"""SimFBO, the site's half: T local steps of y and v, and x along the mean of their cross products."""
+"""SimFBO, the site's half: T local steps of y and v, and x along the mean cross product."""
 
 from __future__ import annotations
 

@@ -75,8 +75,9 @@ class ClientState:
 class Shared:
     """What a federation in one process has already computed for the whole cohort.
 
-    ``base`` are the local steps of a second model. ``product`` and ``payload`` are the cohort's mean, not this client's own: the mean of
-    equal replies is that reply, so the server gets the same sum.
+    ``base`` are the local steps of a second model. ``product`` and ``payload`` are the cohort's
+    mean, not this client's own: the mean of equal replies is that reply, so the server gets the
+    same sum.
     """
 
     trained: Trained | None = None

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedsift.client import Shared
 from fedsift.algorithms.clean_steps import Contrast
+from fedsift.client import Shared
 from fedsift.client.contrast import contrast_pass, scored
 from fedsift.client.inputs import curvature_batch, direction
 from fedsift.client.passes import Cross, cross_pass, joint_pass, product_pass
