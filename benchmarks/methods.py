@@ -8,8 +8,8 @@ The paper's sizes (10 sites x 500 samples, 500 clean ones; digits: 100 and 200),
 any other class, or a share of U[0.2, 0.9] per site (non-iid); `features` are those of
 ``benchmarks.real_noise``, with symmetric noise in place of iid and a linear head. A bilevel method
 has two rows: with all aids (head start, bootstrap, self-pacing, decay: the defaults), and `plain`
-without. One JSON file per cell in results/methods. ``f1`` and ``auc`` are the audit's, ``weights_*``
-those of the weights; ``residual`` is that of the last round, as the method knows it.
+without. One JSON file per cell in results/methods. ``f1`` and ``auc`` are the audit's, those with
+``weights_`` in front of the weights; ``residual`` is that of the last round, as the method knows it.
 """
 
 from __future__ import annotations

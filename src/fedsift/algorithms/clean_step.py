@@ -75,9 +75,9 @@ class CleanStep:
         w = next_y(state, answers, self.local, k)
         y = self.clean.take(server, x, w, folds.part, self.local, k)
         before, after = (outer_loss(server, x, at, folds.glance) for at in (w, y))
-        own, events = {"base": w}, answers.events
+        own, events = {**folds.kept, "base": w}, answers.events
         if not after <= before:
-            y, own = w, {}
+            y, own = w, folds.kept
             events += (
                 f"the server's steps on the clean set were taken back in round {k + 1}: its loss "
                 f"went from {before:.3g} to {after:.3g}; lower inner_lr or raise penalty",

@@ -45,16 +45,25 @@ class Contrast:
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """The clean samples that train, and those that judge; None where none do."""
+    """The clean samples that train, and those that judge; None where none do.
+
+    ``judges`` are the latter's places in the clean set: the audit is calibrated on them.
+    """
 
     part: Any
     rest: Any | None
+    judges: Tensor | None = None
 
     @property
     def glance(self) -> Any:
         """A few of the samples that train: enough to see whether F falls."""
         few = isinstance(self.part, Sized) and len(self.part) > GLANCE
         return self.part.take(torch.arange(GLANCE)) if few else self.part
+
+    @property
+    def kept(self) -> dict[str, Tensor]:
+        """What a method keeps of it for the audit."""
+        return {} if self.judges is None else {"judges": self.judges}
 
     def judging(self, server: Server) -> Server:
         """Return the server with the samples that judge, or all where none do."""
@@ -81,7 +90,7 @@ class CleanSteps:
             return Folds(server.validation, None)
         part, rest = split_validation(server, self.share, "head start")
         if isinstance(rest, LabelledBatch):  # a clean set of its own: numbered from 0
-            rest = LabelledBatch.of(rest.inputs, rest.labels)
+            return Folds(part, LabelledBatch.of(rest.inputs, rest.labels), rest.positions)
         return Folds(part, rest)
 
     def take(

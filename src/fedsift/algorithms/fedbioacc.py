@@ -16,7 +16,8 @@ the means of y, v, ω and q; x moves along ν.
 
 Departures from the paper are those of ``simfbo``: ∇_y F is the server's, at y_k; where x is
 private, ν stays at its client, and x is stepped once a round by our outer step. A sample that is
-not in B has c = 0 in both terms. Before the first round the momenta are the gradients of a first minibatch.
+not in B has c = 0 in both terms. Before the first round the momenta are the gradients of a first
+minibatch.
 
 One exchange per round: five vectors of length d down, four up.
 """

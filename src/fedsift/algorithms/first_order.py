@@ -90,7 +90,7 @@ class FirstOrder:
         z = clean.take(server, x, z, folds.part, self.local, k)
 
         # Step 4: the guard.
-        own = {"base": y, "scale": torch.tensor(scale, dtype=torch.float64)}
+        own = {**folds.kept, "base": y, "scale": torch.tensor(scale, dtype=torch.float64)}
         losses = tuple(outer_loss(server, x, at, folds.glance) for at in (y, z))
         count = 0.0 if losses[1] <= losses[0] else behind + 1
         events = answers.events
