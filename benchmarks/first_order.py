@@ -41,8 +41,8 @@ def measure() -> dict[str, float]:
     small, large = data(samples=100, side=8), data()
     makes = {
         "digits": (lambda m: default(small, m, "digits_cnn"), 25),
-        "paper": (lambda m: rounds.runner(large, m), 5),
-        "mnist": (lambda m: default(large, m, "paper_cnn"), 5),
+        "paper": (lambda m: rounds.runner(large, m), 3),
+        "mnist": (lambda m: default(large, m, "paper_cnn"), 3),
     }
     found = {}
     try:
@@ -50,7 +50,7 @@ def measure() -> dict[str, float]:
             fedavg = make("fedavg")
             for method in METHODS:
                 run, key = make(method), method.replace("-", "_")
-                found[f"{key}_round_over_fedavg_round_{name}"] = ratio(run, fedavg, repeats, 2)
+                found[f"{key}_round_over_fedavg_round_{name}"] = ratio(run, fedavg, repeats, warm_up=2)
                 if name == "digits":
                     (mine, own), (other, its) = sent(run), sent(fedavg)
                     found[f"{key}_bytes_over_fedavg_bytes"] = mine / other

@@ -8,6 +8,7 @@ the problem's own derivative in x. The models are only run, not differentiated.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -18,9 +19,11 @@ from fedsift.client.passes import Cross
 from fedsift.client.state import Client
 from fedsift.messages import Request
 from fedsift.problem import Composite, Problem, SampleWeighting, chunks
-from fedsift.problem.protocol import part_of
+from fedsift.problem.protocol import is_stored, part_of
 from fedsift.problem.sample_losses import CHUNK
 from fedsift.randomness import generator
+
+NUMBERS, SMALLEST, LARGEST = 100_000, 128, 1024  # of inputs, and of samples, in one chunk
 
 
 def scored(client: Client, request: Request) -> Any:
@@ -38,13 +41,20 @@ def contrast_pass(
     """Return −λ (∂_x g(x, z) − ∂_x g(x, y)), and how far z agrees with the labels."""
     value = torch.zeros_like(x)
     agreement = torch.zeros_like(x) if isinstance(problem, SampleWeighting) else None
-    for part in chunks(batch, CHUNK):
+    for part in chunks(batch, _length(batch)):
         at_z, outputs = _slope(problem, x, z, part)
         at_y, _ = _slope(problem, x, y, part)
         value += (-penalty * len(part) / len(batch)) * (at_z - at_y)
         if agreement is not None and isinstance(problem, SampleWeighting):
             agreement += problem.agreement(x, outputs, part)
     return Cross(value, agreement)
+
+
+def _length(batch: Any) -> int:
+    """Return how many samples to run at once: no graph is kept, so more than in training."""
+    shape: tuple[int, ...] = getattr(getattr(batch, "inputs", None), "shape", ())
+    length = NUMBERS // max(math.prod(shape[1:]), 1)
+    return min(max(length, SMALLEST), CHUNK if is_stored(batch) else LARGEST)
 
 
 def _slope(problem: Problem, x: Tensor, y: Tensor, part: Any) -> tuple[Tensor, Tensor]:
