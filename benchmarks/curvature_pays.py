@@ -2,14 +2,14 @@
 
     python -m benchmarks curvature_pays
 
-``problem.quadratic`` with 5 clients, d = 40, 6 hyperparameters: the exact solution is known, so that
+``problem.quadratic`` with 5 clients, d = 40, 6 hyperparameters: the exact solution is known, and
 
     gap = (h(x_K) − min h) / (h(x_0) − min h)
 
-after 200 rounds of 20 local steps of 1 / L. ``exact`` solves the system in every round (Algorithm 1),
-``no-hessian`` has v = ∇F, ``first-order`` λ = 10 and 100, ``clean-step`` λ = 10, ``single-loop`` one
-uncompressed step of v per round. η is the best of a grid by the mean gap on seeds 20 to 22; the
-reported gaps are means over seeds 0 to 4. A gap above 1 is worse than not tuning at all.
+after 100 rounds of 10 local steps of 1 / L. ``exact`` solves the system in every round (Algorithm
+1), ``no-hessian`` has v = ∇F, ``first-order`` λ = 100, ``clean-step`` λ = 10, ``single-loop`` one
+uncompressed step of v per round. η is the best of a grid by the mean gap on seeds 20 and 21; the
+reported gaps are means over seeds 0 to 2. A gap above 1 is worse than not tuning at all.
 """
 
 from __future__ import annotations
@@ -44,27 +44,24 @@ from fedsift.hypergradient import CurvatureSettings, Exact
 from fedsift.hypergradient.no_hessian import NoHessian
 from fedsift.problem import mean_client, random_quadratic
 
-CONDITIONS = (1.0, 10.0, 100.0, 1000.0)
-RATES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-CHOSEN_ON, REPORTED = (20, 21, 22), (0, 1, 2, 3, 4)
-ROUNDS, D = 200, 40
+CONDITIONS = (1.0, 10.0, 100.0)
+RATES = (0.1, 0.3, 1.0, 3.0, 10.0)
+CHOSEN_ON, REPORTED = (20, 21), (0, 1, 2)
+ROUNDS, D = 100, 40
 OUT = Path("results/curvature_pays.json")
 HESSIAN = CurvatureSettings("hessian")
 
 
 def algorithms(condition: float, lr: float) -> dict[str, Algorithm]:
     """Return every method with the outer step ``lr`` and local steps of 1 / L."""
-    local, outer = LocalSteps(20, 1 / condition, 0), OuterStep(lr, "gradient")
+    local, outer = LocalSteps(10, 1 / condition, 0), OuterStep(lr, "gradient")
     plain = Identity(D)
     return {
         "exact": CommFedBiO(Exact(HESSIAN), local, outer),
         "no-hessian": CommFedBiO(NoHessian(1.0, HESSIAN), local, outer),
-        "first-order, λ = 10": FirstOrder(CleanSteps(1, 10.0, 1.0), local, outer),
         "first-order, λ = 100": FirstOrder(CleanSteps(1, 100.0, 1.0), local, outer),
         "clean-step, λ = 10": CleanStep(CleanSteps(1, 10.0, 1.0), local, outer),
-        "single-loop": SingleLoop(
-            feedback_for(plain), plain, 1 / condition, HESSIAN, local, outer
-        ),
+        "single-loop": SingleLoop(feedback_for(plain), plain, 1 / condition, HESSIAN, local, outer),
     }
 
 

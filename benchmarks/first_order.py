@@ -50,7 +50,9 @@ def measure() -> dict[str, float]:
             fedavg = make("fedavg")
             for method in METHODS:
                 run, key = make(method), method.replace("-", "_")
-                found[f"{key}_round_over_fedavg_round_{name}"] = ratio(run, fedavg, repeats, warm_up=2)
+                found[f"{key}_round_over_fedavg_round_{name}"] = ratio(
+                    run, fedavg, repeats, warm_up=2
+                )
                 if name == "digits":
                     (mine, own), (other, its) = sent(run), sent(fedavg)
                     found[f"{key}_bytes_over_fedavg_bytes"] = mine / other

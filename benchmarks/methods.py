@@ -8,8 +8,9 @@ The paper's sizes (10 sites x 500 samples, 500 clean ones; digits: 100 and 200),
 any other class, or a share of U[0.2, 0.9] per site (non-iid); `features` are those of
 ``benchmarks.real_noise``, with symmetric noise in place of iid and a linear head. A bilevel method
 has two rows: with all aids (head start, bootstrap, self-pacing, decay: the defaults), and `plain`
-without. One JSON file per cell in results/methods. ``f1`` and ``auc`` are the audit's, those with
-``weights_`` in front of the weights; ``residual`` is that of the last round, by the method.
+without; `all clean` trains on all clean samples, none of which judges. One JSON file per cell in
+results/methods. ``f1`` and ``auc`` are the audit's, those with ``weights_`` in front of the weights;
+``residual`` is that of the last round, by the method.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ METHODS: dict[str, tuple[str, Mapping[str, Any]]] = {
     **{name: (name, {}) for name in ("oracle", "fedavg")},
     **{f"{name}, plain": (name, PLAIN) for name in BILEVEL},
     **{name: (name, {}) for name in (*BILEVEL, "posterior", "out-of-fold")},
+    **{
+        f"{name}, all clean": (name, {"train_share": 1.0}) for name in ("first-order", "clean-step")
+    },
 }
 HEADS = ("out-of-fold",)  # on features only
 KEPT = ("f1", "auc", "judged_accuracy", "bytes_up", "bytes_down", "exchanges", "seconds")
