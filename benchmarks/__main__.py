@@ -2,6 +2,7 @@
 
 python -m benchmarks                 all
 python -m benchmarks curvature       one
+python -m benchmarks methods ...     one with arguments, which writes files of its own
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ NAMES = (
     "curvature",
     "rounds",
     "heads",
+    "first_order",
     "compressors",
     "memory",
     "scaling",
@@ -50,4 +52,8 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    given = [name.replace("-", "_") for name in sys.argv[1:2]] + sys.argv[2:]
+    if given and given[0] not in NAMES:
+        importlib.import_module(f"benchmarks.{given[0]}").main(given[1:])
+    else:
+        main([name.replace("-", "_") for name in given])

@@ -21,9 +21,11 @@ BREAST_CANCER = re.compile(r"<!-- breast-cancer -->\n(?:\n?\|.*\n)*")
 CHECKED = re.compile(r"<!-- clean-set-check -->\n(?:\n?\|.*\n)*")
 NETWORKS = re.compile(r"<!-- networks -->\n(?:\n?\|.*\n)*")
 REAL_NOISE = re.compile(r"<!-- real-noise -->\n(?:\n?\|.*\n)*")
+METHODS_TABLE = re.compile(r"<!-- methods -->\n(?:\n?\|.*\n)*")
+ABLATIONS = re.compile(r"<!-- ablations -->\n(?:\n?\|.*\n)*")
 STEP_SIZES = re.compile(r"<!-- step-sizes -->\n(?:\n?\|.*\n)*")
 PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
-PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/decisions.md")
+PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/decisions.md", "docs/first-order.md")
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
 FOUND = ("f1", "precision", "recall", "auc")
 TITLES = ["precision", "recall", "AUC", "MB up", "MB down", "exchanges"]
@@ -162,6 +164,58 @@ def measured(
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(rows)
 
 
+COSTS = (("seconds", 1), ("bytes_up", 1e6), ("bytes_down", 1e6), ("exchanges", 1))
+
+
+def methods() -> str:
+    """Return a row per data and method: means over seeds, and the accuracy's range."""
+    cells, rows = cells_of("methods"), []
+    for data, row in dict.fromkeys((_data(c), c["row"]) for c in sorted(cells, key=_data)):
+        same = [c for c in cells if (_data(c), c["row"]) == (data, row)]
+        spread = [c["accuracy"] for c in same]
+        shown = [data, f"`{row}`", ", ".join(str(c["seed"]) for c in same)]
+        shown.append(f"{mean(spread):.3f} ({min(spread):.3f} to {max(spread):.3f})")
+        shown += [_mean_or_dash(same, key) for key in ("f1", "weights_f1", "weights_auc")]
+        shown += [f"{mean(c[key] for c in same) / unit:.1f}" for key, unit in COSTS]
+        shown.append(_mean_or_dash(same, "residual", "{:.2g}"))
+        rows.append(f"| {' | '.join(shown)} |\n")
+    titles = ["data", "method", "seeds", "accuracy", "F1", "F1 of weights", "AUC of weights"]
+    titles += ["seconds", "MB up", "MB down", "exchanges", "residual"]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(rows)
+
+
+def ablations() -> str:
+    """Return a row per method and aid that is off: means over seeds."""
+    cells, rows = cells_of("ablations"), []
+    for row in dict.fromkeys(c["row"] for c in sorted(cells, key=_aid)):
+        shown = row.split(", ")
+        shown[0] = f"`{shown[0]}`"
+        for split in ("iid", "non-iid"):
+            same = [c for c in cells if (c["row"], c["split"]) == (row, split)]
+            keys = ("accuracy", "f1", "weights_f1", "weights_auc")
+            shown.append(" / ".join(_mean_or_dash(same, key) for key in keys))
+        seeds = ", ".join(str(s) for s in sorted({c["seed"] for c in cells if c["row"] == row}))
+        rows.append(f"| {' | '.join([*shown, seeds])} |\n")
+    titles = ["method", "aids", "iid: accuracy / F1 / F1 of weights / AUC", "non-iid", "seeds"]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(rows)
+
+
+AIDS = ("all on", "no head start", "no bootstrap", "no self-pacing", "no decay", "all off")
+
+
+def _aid(cell: dict[str, Any]) -> tuple[str, int]:
+    return cell["method"], AIDS.index(cell["row"].split(", ")[1])
+
+
+def _data(cell: dict[str, Any]) -> str:
+    return f"{cell['dataset']}, {cell['split']}, {cell['rounds']} rounds"
+
+
+def _mean_or_dash(cells: list[dict[str, Any]], key: str, shape: str = "{:.3f}") -> str:
+    found = [c[key] for c in cells if c.get(key) is not None]
+    return shape.format(mean(found)) if found and len(found) == len(cells) else "–"
+
+
 CLEAN = 500
 NOISES = ("symmetric", "pair", "human_2", "human_3", "non-iid", "instance")
 METHODS = (
@@ -214,6 +268,8 @@ def fill(text: str) -> str:
     text = CHECKED.sub(lambda _: f"<!-- clean-set-check -->\n\n{clean_set_check()}", text)
     text = REAL_NOISE.sub(lambda _: f"<!-- real-noise -->\n\n{real_noise()}", text)
     text = NETWORKS.sub(lambda _: f"<!-- networks -->\n\n{networks()}", text)
+    text = METHODS_TABLE.sub(lambda _: f"<!-- methods -->\n\n{methods()}", text)
+    text = ABLATIONS.sub(lambda _: f"<!-- ablations -->\n\n{ablations()}", text)
     text = STEP_SIZES.sub(lambda _: f"<!-- step-sizes -->\n\n{step_sizes()}", text)
     return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
 

@@ -32,7 +32,7 @@ from fedsift.keys import BuildContext, Settings, keys_of
 LENGTH = 1000
 TINY = {"local_steps": 2, "batch_size": 8}
 NUMBERS = {"inner_lr": 0.1, "solver_lr": 0.1, "damping": 0.5}  # the run finds the defaults
-BILEVEL = ("single-loop", *ESTIMATORS)
+BILEVEL = ("single-loop", "first-order", "clean-step", "simfbo", "fedbioacc", *ESTIMATORS)
 RIVALS = ("glc", "em", "gce", "elr", "fedelc", "fedcorr")
 
 every_method = pytest.mark.parametrize("name", METHODS)
@@ -59,7 +59,7 @@ def others(key):
         "str": key.allowed() or (),
         "bool": (not key.default,),
         "int": (7, 1, 60),
-        "float": (0.5, 3.0, 200.0),
+        "float": (0.5, 1.0, 3.0, 200.0),
         "Auto": (0.5, 3.0, 200.0),
     }[key.kind]
     low, high = key.low, key.high
@@ -244,9 +244,8 @@ def test_more_than_the_model_has_is_refused(method, keys, message):
 
 def test_what_methods_do_with_labels():
     learning = {name for name, row in METHODS.items() if row.learns_weights}
-    bilevel = {"single-loop", "iter-topk", "iter-sketch", "non-iter"}
     assert learning == {
-        *(*bilevel, *RIVALS, "out-of-fold", "posterior"),
+        *(*BILEVEL, *RIVALS, "out-of-fold", "posterior"),
         *("auto", "clean-only", "preprocess", "disagreement"),
     }
     assert {name for name, row in METHODS.items() if row.needs_truth} == {"oracle"}
@@ -267,6 +266,10 @@ DEFAULTS = {
         "focus_alpha": 1.0,
         "preprocess_steps": 500,
         "preprocess_threshold": 0.0,
+        "penalty": 1.0,
+        "server_steps": 5,
+        "train_share": 0.5,
+        "scored": 128,
     },
     "solver": {
         "rate": 20.0,
@@ -288,6 +291,7 @@ DEFAULTS = {
         "r2": 0,
         "system": "least-squares",
         "fresh_seeds": True,
+        "storm": 0.1,
     },
 }
 

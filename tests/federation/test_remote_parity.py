@@ -115,6 +115,12 @@ def _compare(here, there, sites, clients=3):
         ("fedcorr", {}),
         ("posterior", {}),
         ("posterior", {"cohort": 2}),
+        ("first-order", {}),
+        ("first-order", {"cohort": 2, "scored": 5}),
+        ("clean-step", {"cohort": 2}),
+        ("no-hessian", {}),
+        ("simfbo", {"cohort": 2}),
+        ("fedbioacc", {"cohort": 2}),
     ],
 )
 def test_remote_is_local(tmp_path, method, changes):
@@ -161,7 +167,7 @@ def test_a_remote_run_that_auto_began_goes_on(tmp_path):
     _compare(tmp_path / "here", tmp_path / "there", sites)
 
 
-@pytest.mark.parametrize("method", ["single-loop", "out-of-fold", "posterior"])
+@pytest.mark.parametrize("method", ["single-loop", "out-of-fold", "posterior", "clean-step"])
 def test_a_site_audits_its_own_labels_as_one_process_would(tmp_path, method):
     config = tiny(method)
     sites = Sites(config, tmp_path / "sites")

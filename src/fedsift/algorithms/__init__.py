@@ -3,6 +3,8 @@
 from fedsift.algorithms.additions.head_start import HeadStart
 from fedsift.algorithms.additions.self_paced import SelfPaced
 from fedsift.algorithms.clean_only import CleanOnly
+from fedsift.algorithms.clean_step import CleanStep
+from fedsift.algorithms.clean_steps import CleanSteps
 from fedsift.algorithms.comm_fedbio import CommFedBiO
 from fedsift.algorithms.disagreement import Disagreement
 from fedsift.algorithms.elr import EarlyLearningRegularisation
@@ -10,6 +12,7 @@ from fedsift.algorithms.em import SelfTraining
 from fedsift.algorithms.fedavg import FedAvg
 from fedsift.algorithms.fedcorr import LabelCorrection
 from fedsift.algorithms.fedelc import EndToEndCorrection
+from fedsift.algorithms.first_order import FirstOrder
 from fedsift.algorithms.focus import Focus
 from fedsift.algorithms.gce import GeneralisedCrossEntropy
 from fedsift.algorithms.glc import GoldLossCorrection
@@ -25,11 +28,14 @@ __all__ = [
     "OUTER_RULES",
     "Algorithm",
     "CleanOnly",
+    "CleanStep",
+    "CleanSteps",
     "CommFedBiO",
     "Disagreement",
     "EarlyLearningRegularisation",
     "EndToEndCorrection",
     "FedAvg",
+    "FirstOrder",
     "Focus",
     "GeneralisedCrossEntropy",
     "GoldLossCorrection",

@@ -52,9 +52,11 @@ def train_round(
     return answers, next_y(state, answers, local, k)
 
 
-def next_y(state: ServerState, answers: Answers, local: LocalSteps, k: int) -> Tensor:
+def next_y(
+    state: ServerState, answers: Answers, local: LocalSteps, k: int, name: str = "update"
+) -> Tensor:
     """Return y_k+1 = y_k + the mean update, or stop the run where it is not finite."""
-    y = state.y + answers.mean("update")
+    y = state.y + answers.mean(name)
     if not bool(torch.isfinite(y).all()):
         raise Diverged(
             f"the model is no longer finite after round {k + 1}; lower inner_lr (now {local.lr:g})"

@@ -13,6 +13,12 @@ With Top-k each client keeps the error of its own products (``compress/error_fee
 
 At a fixed point Hv = ∇_y F, ∇_y G = 0 and ∇h = 0: the same solution as Algorithm 1's.
 
+It is close to methods that step y, v and x together: SOBA (Dagréou et al., NeurIPS 2022) in one
+place, SimFBO (Yang, Xiao and Ji, NeurIPS 2023; ``simfbo.py``) with local steps of all three,
+EF-SOBA (He et al., ICML 2024) with error feedback. Its own are FedAvg's local steps for y beside one
+compressed step for v, an x that never leaves its site, and the guard. The control without
+curvature is `no-hessian`.
+
 Downlink: clients keep the last v, and get the compressed difference to it. What the compression
 leaves out stays in the next difference, so the error feedback is in the difference itself.
 """

@@ -7,6 +7,10 @@ training       local steps
 products       compressed Hessian products, sketched systems
 outer_step     the client's half of the outer step
 single_loop    all three in one exchange
+first_order    local steps and the difference of two models on every sample
+local_bilevel  one step of all three variables on a minibatch
+simfbo         local steps of y and v, and x by all of them
+fedbioacc      the same with variance reduction
 baselines      what FOCUS, Preprocess and Disagreement ask
 rivals         what methods ask that change the loss of single samples
 out_of_fold    steps of heads that judge only what they were not trained on

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedsift.client import baselines, rivals
+from fedsift.client.fedbioacc import fedbioacc
+from fedsift.client.first_order import clean_step, first_order
 from fedsift.client.out_of_fold import fold_step
 from fedsift.client.outer_step import outer
 from fedsift.client.posterior import train_posterior
 from fedsift.client.products import product, sketch
 from fedsift.client.relabelling import train_relabelled
+from fedsift.client.simfbo import simfbo
 from fedsift.client.single_loop import step
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.client.training import train, train_kept
@@ -28,6 +31,10 @@ ACTIONS: dict[str, Action] = {
     "sketch": sketch,
     "outer": outer,
     "step": step,
+    "first-order": first_order,
+    "clean-step": clean_step,
+    "simfbo": simfbo,
+    "fedbioacc": fedbioacc,
     "assess": baselines.assess,
     "count": baselines.count,
     "keep": baselines.keep,

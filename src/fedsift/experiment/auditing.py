@@ -44,6 +44,7 @@ from fedsift.experiment.metrics import detection
 from fedsift.experiment.own_data import reading, site_paths
 from fedsift.experiment.setup import Setup, load_data
 from fedsift.federation import LocalFederation
+from fedsift.problem.inputs import take
 from fedsift.problem.predict import predict
 from fedsift.site.result import SiteRun, open_site_run
 
@@ -56,6 +57,9 @@ def calibrate(setup: Setup, state: ServerState) -> AnyCalibration:
     if "spread" in state.own:  # the method has measured what else is a constant
         own = {name: float(state.own[name]) for name in ("temperature", "optimism", "spread")}
         return Calibration.measured(labels.numpy(), setup.data.classes, **own)
+    if "judges" in state.own:  # the method has trained on the others
+        judges = state.own["judges"].cpu()
+        inputs, labels = take(inputs, judges), labels[judges]
     probabilities = predict(setup.model, state.y, inputs).cpu().double()
     return Calibration.fit(probabilities.numpy(), labels.numpy())
 

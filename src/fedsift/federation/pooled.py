@@ -18,7 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedsift.algorithms.clean_steps import Contrast
 from fedsift.client import Shared
+from fedsift.client.contrast import contrast_pass, scored
 from fedsift.client.inputs import curvature_batch, direction
 from fedsift.client.passes import Cross, cross_pass, joint_pass, product_pass
 from fedsift.federation.stacked import Members, trained
@@ -28,6 +30,7 @@ from fedsift.messages import ClientId, Request
 from fedsift.problem import SampleWeighting
 from fedsift.problem.protocol import is_stored
 
+CONTRASTING = ("first-order", "clean-step")  # actions that compare two models
 ALONG = ("product", "outer", "step")  # actions that follow a direction v
 
 
@@ -38,11 +41,17 @@ def pooled(members: Members, request: Request) -> dict[ClientId, Shared]:
     shared = _along(members, request)
     for m, result in trained(members, request).items():
         shared[m] = replace(shared.get(m, Shared()), trained=result)
+    if request.action == "first-order":
+        for m, result in trained(members, request, "base").items():
+            shared[m] = replace(shared.get(m, Shared()), base=result)
     return shared
 
 
 def _along(members: Members, request: Request) -> dict[ClientId, Shared]:
-    """Return what follows a direction v."""
+    """Return what follows a direction v, or leads from one model to another."""
+    if request.action in CONTRASTING and "base" in request.arrays and _can_be_pooled(members):
+        contrasts = _contrasts(members, request)
+        return {m: Shared(cross=cross) for m, cross in contrasts.items()}
     y = _common_model(members, request)
     if len(members) < 2 or y is None or not _can_be_pooled(members):
         return {}
@@ -82,6 +91,13 @@ def _crosses(members: Members, request: Request, y: Tensor) -> dict[ClientId, Cr
     v = direction(request, len(y))
     problem = members[0][0].problem
     return _split(members, cross_pass(problem, x, y, batch, v, len(batch)))
+
+
+def _contrasts(members: Members, request: Request) -> dict[ClientId, Cross]:
+    x, batch = _pool(members, [scored(client, request) for client, _ in members])
+    models = request.array("y"), request.array("base")
+    penalty, problem = request.read(Contrast).penalty, members[0][0].problem
+    return _split(members, contrast_pass(problem, x, *models, batch, penalty))
 
 
 def _products(

@@ -20,13 +20,13 @@ from fedsift.problem.sgd import LocalSteps, Trained, stacked_sgd
 
 SAMPLES = 1280  # in a stack: more is hardly faster
 PARAMETERS = 2**20  # in a stack
-STACKED = ("train", "step", "assess", "judge")  # actions that take local steps on all samples
+STACKED = ("train", "step", "assess", "judge", "first-order", "clean-step")  # all take local steps
 Members = Sequence[tuple[Client, ClientState]]
 
 
-def trained(members: Members, request: Request) -> dict[ClientId, Trained]:
-    """Return the local steps of those clients that can be stacked."""
-    y = request.arrays.get("y")
+def trained(members: Members, request: Request, name: str = "y") -> dict[ClientId, Trained]:
+    """Return the local steps, from the array of this name, of those clients that can be stacked."""
+    y = request.arrays.get(name)
     if request.action not in STACKED or not isinstance(y, Tensor):
         return {}
     local, found = request.read(LocalSteps), dict[ClientId, Trained]()

@@ -65,12 +65,13 @@ class Estimate:
     """A solution of (∇²_yy G) v = ∇_y F, and how good it is.
 
     ``residual`` is ‖Hv − ∇_y F‖ / ‖∇_y F‖; ``residual_is_exact`` is False where it was estimated
-    from compressed numbers, and is then that of the last v a product was made with. ``usable`` is
-    False where the solver failed; ``advice`` is a sentence that says what to try.
+    from compressed numbers, and is then that of the last v a product was made with; None where
+    there was no product. ``usable`` is False where the solver failed; ``advice`` is a sentence that
+    says what to try.
     """
 
     v: Tensor
-    residual: float
+    residual: float | None
     residual_is_exact: bool
     iterations: int
     direction_arrays: Mapping[str, Payload]

@@ -31,7 +31,7 @@ class StepKeys(Keys):
 
 
 @dataclass(frozen=True)
-class CurvatureKeys(Keys):
+class MatrixKeys(Keys):
     """The matrix of the system that v solves."""
 
     table: ClassVar[str] = "solver"
@@ -41,6 +41,12 @@ class CurvatureKeys(Keys):
     damping: Auto = key(
         "auto", "added to the diagonal of the matrix; auto: 0.05 over the inner step", low=0
     )
+
+
+@dataclass(frozen=True)
+class CurvatureKeys(MatrixKeys):
+    """The same, with samples of its own."""
+
     curvature_batch: int = key(
         128, "samples that a client draws per round for its products with the matrix; 0: all", low=0
     )

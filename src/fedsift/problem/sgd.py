@@ -52,7 +52,7 @@ def local_sgd(
     losses = []
     for positions in minibatches(len(batch), local, generator, y.device):
         y.requires_grad_(True)
-        loss, gradient = _loss_and_gradient(problem, x, y, batch, positions)
+        loss, gradient = loss_and_gradient(problem, x, y, batch, positions)
         y = y.detach().sub_(gradient, alpha=local.lr)
         losses.append(loss)
     return Trained(y, torch.stack(losses).mean())
@@ -88,7 +88,7 @@ def stacked_sgd(
     return [Trained(*pair) for pair in zip(ys.unbind(), mean.unbind(), strict=True)]
 
 
-def _loss_and_gradient(
+def loss_and_gradient(
     problem: InnerLoss, x: Tensor, y: Tensor, batch: Any, positions: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return g and ∇_y g of a minibatch; of a whole stored batch, as the mean over its chunks."""

@@ -41,7 +41,7 @@ RATE_COLOURS = {
     100.0: COLOURS["focus"],
     1000.0: COLOURS["iter-sketch"],
 }
-MARKERS = dict(zip(METHODS, "oXs^Dpd8H+xv<>Ph1*", strict=True))  # for print without colours
+MARKERS = dict(zip(METHODS, "oXs^Dpd8H+xv<>Ph1234.|*", strict=True))  # for print without colours
 PANEL = (3.6, 2.3)  # inches
 DPI = 200
 

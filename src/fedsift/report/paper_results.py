@@ -24,7 +24,7 @@ METHODS = (
     *("fedavg", "clean-only", "focus", "preprocess", "disagreement"),
     *("glc", "em", "gce", "elr", "fedelc", "fedcorr"),
     *("iter-topk", "iter-sketch", "non-iter", "single-loop", "out-of-fold"),
-    *("posterior", "oracle"),
+    *("posterior", "no-hessian", "first-order", "clean-step", "simfbo", "fedbioacc", "oracle"),
 )
 COMPRESSING = tuple(name for name, row in KNOWN.items() if row.reads("rate"))
 MEGABYTE = 1e6
