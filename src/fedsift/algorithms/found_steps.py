@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -130,8 +129,8 @@ def clean_loss(server: Server, y: Tensor) -> float:
 
 def _restarted(solver: SolverState) -> SolverState:
     """Return the solver with its v, and nothing that rests on a round that did not count."""
-    kept: dict[str, Any] = {name: getattr(solver, name) for name in ("v", "step_scale", "resets")}
-    return SolverState(**kept, version=solver.version + 1)
+    kept = replace(solver, sent=None, version=solver.version + 1)
+    return kept.without_memory()
 
 
 def _apart(state: ServerState) -> tuple[dict[str, float], ServerState]:

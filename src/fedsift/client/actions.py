@@ -12,7 +12,7 @@ from fedsift.client import baselines, rivals
 from fedsift.client.out_of_fold import fold_step
 from fedsift.client.outer_step import outer
 from fedsift.client.posterior import train_posterior
-from fedsift.client.products import product, sketch
+from fedsift.client.products import measure, product, sketch
 from fedsift.client.relabelling import train_relabelled
 from fedsift.client.single_loop import step
 from fedsift.client.state import Client, ClientState, Outcome, Shared
@@ -26,6 +26,7 @@ ACTIONS: dict[str, Action] = {
     "train": train,
     "product": product,
     "sketch": sketch,
+    "measure": measure,
     "outer": outer,
     "step": step,
     "assess": baselines.assess,

@@ -11,8 +11,15 @@
 | ``schedule``    | α_i                   |
 | ``memory``      | S(e_i), or e_m at the clients for Top-k |
 
-Departures. With v_0 = 0 the first product is zero and no exchange is made for it. A warm start
-keeps v and e across calls. Damping and divergence are dealt with in ``solver_step``.
+α L ≤ O(k / d) is needed, L being the largest curvature and k of d the numbers kept: by its shift a
+with ``Theorem``, and a ``Constant`` step must be that small. With the feedback ``ef21`` a constant
+step may stay; with the listing, and less so with Eq. 12 (``gradient``), v then stalls.
+
+Departures. With v_0 = 0 the first product is zero and no exchange is made for it. The exchange that
+this saves measures the last v: v_i is measured by the exchange that asks for ∇²_yy g_m v_i
+(``residual.py``), and v_I, not v_I+1 which it leads to, is the result. A warm start keeps v_I+1 and
+e for the next call, so that n calls of I iterations give v_nI, as one call of n I iterations does.
+Damping and divergence are dealt with in ``solver_step``.
 """
 
 from __future__ import annotations
@@ -24,9 +31,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedsift.compress import COMPRESSORS, Feedback, feedback_for, make_compressor
+from fedsift.compress import COMPRESSORS, Feedback, FeedbackKeys, chosen_feedback
 from fedsift.hypergradient.estimate import CurvatureSettings, Estimate, Point, SolverState
 from fedsift.hypergradient.products import Compression, exact_residual, product_request
+from fedsift.hypergradient.residual import Judge, Measured, Witness
 from fedsift.hypergradient.settings import (
     CurvatureKeys,
     EstimatorRow,
@@ -34,9 +42,17 @@ from fedsift.hypergradient.settings import (
     StepKeys,
     curvature_of,
 )
-from fedsift.hypergradient.solver_step import NEGATIVE, Guard, Update, step_back, update_v
+from fedsift.hypergradient.solver_step import (
+    NEGATIVE,
+    Guard,
+    Update,
+    after_losses,
+    step_back,
+    update_v,
+)
 from fedsift.keys import BuildContext, Keys, Settings, key, number
 from fedsift.messages import Answers, Cohort, sample_cohort
+from fedsift.randomness import derive
 
 
 @dataclass(frozen=True)
@@ -89,87 +105,133 @@ class Iterative:
     ) -> tuple[Estimate, SolverState]:
         """Run I iterations from v_0 = 0, or from the last v if warm."""
         b = point.outer_gradient
-        if not self.warm_start:
-            state = replace(state, v=None, memory=None, fresh=True)
-        v, memory, fresh = state.v, state.memory, state.fresh
-        average, weight_sum = torch.zeros_like(b), 0.0
-        last, events, asked = Update(b), list[str](), False
+        judge = Judge.of(self._witness(point), b)
+        state = state if self.warm_start else state.from_zero()
+        tried, events, asked, update = Tried(b), list[str](), False, Update(b)
         for i in range(self.iterations):
-            step = self.schedule(i) * state.step_scale
-            if v is None:
-                v = step * b  # the product with v_0 = 0 is zero: nothing to ask
-                continue
-            if (w := self.schedule.weight(i)) is not None:
-                average, weight_sum = average + w * v, weight_sum + w
+            step, weight = self.schedule(i) * state.step_scale, self.schedule.weight(i)
+            if state.v is None:  # the product with v_0 = 0 is zero: the first step is free
+                tried = tried.with_zero(weight)
+                state = replace(state, v=step * b)
+                if weight is not None:
+                    continue
+            assert state.v is not None
             # The model travels with the first product, unless new clients are drawn each time.
-            y_is_known = asked and not self.resample
-            answers = self._ask(cohort, point, v, i, step, fresh=fresh, y_is_known=y_is_known)
-            asked, fresh = True, False
-            events += answers.events
-            last = update_v(
-                self.feedback,
-                answers,
-                v,
-                b,
-                memory,
-                step=step,
-                damping=self.curvature.damping,
-                guard=self.guard,
-            )
-            if last.trouble is not None:
-                sentence, state = step_back(state, last, step, point.round)
-                return _failed(b, sentence, events), state
-            v, memory = last.v, last.memory
-        assert v is not None
-        answer = average / weight_sum if weight_sum else v
-        residual = last.residual
+            drawn = self._drawn(cohort, point, i)
+            answers = self._ask(drawn, point, state, i, step, asked and not self.resample)
+            asked, events = True, [*events, *answers.events]
+            update = self._update(answers, state, b, i, step, point, judge)
+            tried = tried.with_next(state.v, update, weight, judge)
+            if update.trouble is not None:
+                sentence, state = step_back(state, update, step, point.round)
+                events.append(sentence)
+                break
+            state = replace(state, v=update.v, memory=update.memory, fresh=False)
+            state = after_losses(state, self.feedback, len(drawn.clients), answers)
+        v, residual = tried.answer()
         if self.check_residual:
-            residual = exact_residual(cohort, point, answer, self.curvature)
+            residual = exact_residual(cohort, point, v, self.curvature)
+        advice = NEGATIVE if update.curvature < 0 else None
         estimate = Estimate(
-            v=answer,
+            v=v,
             residual=residual,
             residual_is_exact=self.check_residual,
             iterations=self.iterations,
-            direction_arrays={**point.arrays(asked and not self.resample), "v": answer},
-            advice=NEGATIVE if last.curvature < 0 else None,
+            direction_arrays={**point.arrays(asked and not self.resample), "v": v},
+            usable=bool(v.any()),
+            advice=advice if update.trouble is None else events[-1],
             events=tuple(events),
         )
-        return estimate, replace(state, v=v, memory=memory, fresh=fresh)
+        return estimate, state
+
+    def _drawn(self, cohort: Cohort, point: Point, i: int) -> Cohort:
+        """Return whom to ask in iteration i."""
+        if not self.resample:
+            return cohort
+        key = (self.seed, point.round, "solver", i)
+        return sample_cohort(cohort.federation, len(cohort.clients), cohort.min_clients, *key)
 
     def _ask(
+        self, cohort: Cohort, point: Point, state: SolverState, i: int, step: float, known: bool
+    ) -> Answers:
+        """Do lines 4-5: ask for the compressed products; ``known``: the clients have y."""
+        assert state.v is not None
+        bare = replace(self.curvature, damping=0.0)
+        arrays = {**point.arrays(known), "v": state.v}
+        if self.feedback.needs_right:
+            arrays["right"] = point.outer_gradient - self.curvature.damping * state.v
+        turned = self.feedback.turned(point.round, i)
+        compression = Compression.by(turned, step, epoch=state.epoch, fresh=state.fresh)
+        return cohort.ask(product_request(point, arrays, compression, bare, self._witness(point)))
+
+    def _update(
         self,
-        cohort: Cohort,
-        point: Point,
-        v: Tensor,
+        answers: Answers,
+        state: SolverState,
+        b: Tensor,
         i: int,
         step: float,
-        *,
-        fresh: bool,
-        y_is_known: bool,
-    ) -> Answers:
-        """Do lines 4-5: ask for the compressed products."""
-        if self.resample:
-            key = (self.seed, point.round, "solver", i)
-            size = len(cohort.clients)
-            cohort = sample_cohort(cohort.federation, size, cohort.min_clients, *key)
-        bare = replace(self.curvature, damping=0.0)
-        arrays = {**point.arrays(y_is_known), "v": v}
-        compression = Compression.by(self.feedback, step, fresh=fresh)
-        return cohort.ask(product_request(point, arrays, compression, bare))
+        point: Point,
+        judge: Judge,
+    ) -> Update:
+        """Do lines 6-9."""
+        assert state.v is not None
+        return update_v(
+            self.feedback.turned(point.round, i),
+            answers,
+            state.v,
+            b,
+            state.memory,
+            step=step,
+            damping=self.curvature.damping,
+            guard=self.guard,
+            judge=judge,
+        )
+
+    def _witness(self, point: Point) -> Witness:
+        return Witness(derive(self.seed, point.round, "residual"))
 
 
-def _failed(b: Tensor, sentence: str, events: list[str]) -> Estimate:
-    """Return v = 0, marked as not to be used."""
-    return Estimate(
-        v=torch.zeros_like(b),
-        residual=1.0,
-        residual_is_exact=True,
-        iterations=0,
-        direction_arrays={},
-        usable=False,
-        advice=sentence,
-        events=(*events, sentence),
-    )
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """The v that were measured in one call, as far as the answer depends on them.
+
+    The last one, and the best one at the length that makes it no worse than v = 0; with weights the
+    mean over all, which is measured by the mean of their P.
+    """
+
+    zero: Tensor
+    last: tuple[Tensor, Measured] | None = None
+    best: tuple[Tensor, Measured] | None = None
+    total: Tensor | None = None
+    product: Tensor | None = None
+    weights: float = 0.0
+
+    def with_zero(self, weight: float | None) -> Tried:
+        """Add v_0 = 0: Theorem 1 has it in its mean."""
+        return self if weight is None else replace(self, weights=weight)
+
+    def with_next(self, v: Tensor, update: Update, weight: float | None, judge: Judge) -> Tried:
+        """Add a v and what was seen of it."""
+        seen, P = update.seen, update.product
+        assert P is not None
+        if weight is None:
+            best = min(self.best or (v, seen), (v, seen), key=lambda one: one[1].least)
+            return replace(self, last=(v, seen), best=best)
+        weights = self.weights + weight
+        total = weight * v if self.total is None else self.total + weight * v
+        product = weight * P if self.product is None else self.product + weight * P
+        mean = (total / weights, judge.measured(product / weights))
+        return Tried(self.zero, mean, mean, total, product, weights)
+
+    def answer(self) -> tuple[Tensor, float]:
+        """Return the last v if it is surely better than v = 0, else the best; and its residual."""
+        if self.last is None or self.best is None:
+            return torch.zeros_like(self.zero), 1.0
+        v, seen = self.last if self.last[1].scale == 1.0 else self.best
+        if seen.scale == 1.0:
+            return v, seen.residual
+        return seen.scale * v, seen.least
 
 
 @dataclass(frozen=True)
@@ -202,7 +264,7 @@ def with_compressor(name: str, text: str) -> EstimatorRow:
     def build(settings: Settings, context: BuildContext) -> Iterative:
         own = settings[IterativeKeys]
         return Iterative(
-            feedback_for(make_compressor(name, settings, context)),
+            chosen_feedback(name, settings, context),
             own.iterations,
             SCHEDULES[own.schedule](settings),
             curvature_of(settings),
@@ -212,7 +274,7 @@ def with_compressor(name: str, text: str) -> EstimatorRow:
             seed=context.seed,
         )
 
-    groups = (IterativeKeys, StepKeys, CurvatureKeys, ResidualKeys)
+    groups = (FeedbackKeys, IterativeKeys, StepKeys, CurvatureKeys, ResidualKeys)
     return EstimatorRow(text, (*COMPRESSORS[name].groups, *groups), build)
 
 
