@@ -74,6 +74,7 @@ class CommFedBiO:
             "residual": estimate.residual,
             "v_norm": float(estimate.v.norm()),
             "solver_step_scale": solver.step_scale,
+            **estimate.metrics,
         }
         events = answers.events + estimate.events
         return RoundInfo(metrics, events), ServerState(y, x_next, solver, own)

@@ -51,9 +51,9 @@ from fedsift.compress import (
 from fedsift.hypergradient import CurvatureSettings, Guard, SolverState
 from fedsift.hypergradient.products import Compression
 from fedsift.hypergradient.residual import Judge, Witness
-from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of
+from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of, step_of
 from fedsift.hypergradient.solver_step import after_losses, step_back, update_v
-from fedsift.keys import BuildContext, Keys, Settings, key, number
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Federation, Request, Versioned, scalars_of
 from fedsift.problem import outer_gradients
 from fedsift.problem.sgd import LocalSteps
@@ -124,7 +124,10 @@ class SingleLoop:
             sent=versioned.value,
         )
         events = answers.events
-        if update.trouble is None:
+        if update.trouble is None and update.seen.scale == 0.0 and solver.v is not None:
+            # v_k had nothing of the solution: begin again with α ∇_y F.
+            solver = replace(solver.from_zero(), v=step * gy)
+        elif update.trouble is None:
             solver = replace(solver, v=update.v, memory=update.memory, fresh=False)
             solver = after_losses(solver, feedback, len(cohort.clients), answers)
         else:
@@ -134,6 +137,7 @@ class SingleLoop:
             "train_loss": answers.mean_scalar("loss"),
             "residual": update.seen.residual,
             "v_norm": float(v.norm()),
+            "solver_lr": self.step,
             "solver_step_scale": solver.step_scale,
         }
         own = {**state.own, **seen_scale(answers, versioned.value)}
@@ -168,10 +172,11 @@ def build(settings: Settings, context: BuildContext) -> Algorithm:
     if name == "auto":
         # Top-k's error is kept by the client: it is outdated in the next cohort, and takes memory.
         name = "count-sketch" if context.cohort else "topk"
+    feedback = chosen_feedback(name, settings, context)
     algorithm = SingleLoop(
-        chosen_feedback(name, settings, context),
+        feedback,
         make_compressor("topk", settings, context),
-        number(settings[StepKeys].solver_lr),
+        step_of(settings, context, feedback),
         curvature_of(settings),
         local_of(settings),
         outer_of(settings),

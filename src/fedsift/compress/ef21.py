@@ -42,6 +42,7 @@ class EF21:
     form = "ef21"
     poolable = False
     needs_right = False
+    step_share = 1.0  # the k largest hold most of the products of trained models
 
     def turned(self, *turn: int) -> Self:  # noqa: ARG002 - the same compressor every time
         """Return itself."""

@@ -63,6 +63,11 @@ class Feedback(Protocol):
         ...
 
     @property
+    def step_share(self) -> float:
+        """The share of the step without compression that is stable with it."""
+        ...
+
+    @property
     def needs_right(self) -> bool:
         """True if clients compress H_m v - right, so that `right` must be sent to them."""
         ...
@@ -109,6 +114,11 @@ class Listing:
 
     form = "listing"
     needs_right = False
+
+    @property
+    def step_share(self) -> float:
+        """Return 1: the k largest hold most of the products of trained models."""
+        return 1.0
 
     def turned(self, *turn: int) -> Self:  # noqa: ARG002 - the same compressor every time
         """Return itself."""

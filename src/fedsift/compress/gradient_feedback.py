@@ -36,6 +36,7 @@ class ClientGradient:
     form = "gradient"
     poolable = False
     needs_right = True
+    step_share = 1.0  # the k largest hold most of the products of trained models
 
     def turned(self, *turn: int) -> Self:  # noqa: ARG002 - the same compressor every time
         """Return itself."""
@@ -82,6 +83,11 @@ class SketchGradient:
     form = "gradient"
     poolable = True
     needs_right = False
+
+    @property
+    def step_share(self) -> float:
+        """Return n / (n + d)."""
+        return self._listing.step_share
 
     def turned(self, *turn: int) -> Self:  # noqa: ARG002 - the memory is a sketch of this hash
         """Return itself."""

@@ -30,6 +30,11 @@ class SketchFeedback(Listing):
         """Always: the sketch is linear, and its error is at the server."""
         return True
 
+    @property
+    def step_share(self) -> float:
+        """Return n / (n + d): the part of any vector that n numbers can take away."""
+        return self.compressor.numbers / (self.compressor.numbers + self.compressor.length)
+
     def client(
         self,
         product: Tensor,

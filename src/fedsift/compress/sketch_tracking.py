@@ -38,6 +38,11 @@ class SketchTracking:
     poolable = True
     needs_right = False
 
+    @property
+    def step_share(self) -> float:
+        """Return n / (n + d): the part of any vector that n numbers can take away."""
+        return self.compressor.numbers / (self.compressor.numbers + self.compressor.length)
+
     def turned(self, *turn: int) -> Self:
         """Return it with the hash of an iteration."""
         seed = derive(self.compressor.seed, "tracking", *turn)
@@ -73,8 +78,7 @@ class SketchTracking:
         z = weighted_sum((sketch.check(payload).table for payload in payloads), shares)
         if memory is not None:
             z = z - sketch.compress(same_shape(memory, z.new_empty(sketch.length))).table
-        part = sketch.numbers / (sketch.numbers + sketch.length)
-        change = part * sketch.mean(sketch.wrap(z))
+        change = self.step_share * sketch.mean(sketch.wrap(z))
         G = change if memory is None else memory + change
         return step * G, G
 

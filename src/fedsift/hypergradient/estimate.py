@@ -90,6 +90,7 @@ class Estimate:
     usable: bool = True
     advice: str | None = None
     events: tuple[str, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Estimator(Protocol):

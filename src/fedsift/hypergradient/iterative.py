@@ -19,6 +19,8 @@ Departures. With v_0 = 0 the first product is zero and no exchange is made for i
 this saves measures the last v: v_i is measured by the exchange that asks for ∇²_yy g_m v_i
 (``residual.py``), and v_I, not v_I+1 which it leads to, is the result. A warm start keeps v_I+1 and
 e for the next call, so that n calls of I iterations give v_nI, as one call of n I iterations does.
+A v that is not surely better than v = 0 is shortened. Where that does not help either, α ∇_y F is
+the result, which one more exchange measures, so that x moves on; the solver keeps its v.
 Damping and divergence are dealt with in ``solver_step``.
 """
 
@@ -33,7 +35,12 @@ from torch import Tensor
 
 from fedsift.compress import COMPRESSORS, Feedback, FeedbackKeys, chosen_feedback
 from fedsift.hypergradient.estimate import CurvatureSettings, Estimate, Point, SolverState
-from fedsift.hypergradient.products import Compression, exact_residual, product_request
+from fedsift.hypergradient.products import (
+    Compression,
+    exact_residual,
+    measure_request,
+    product_request,
+)
 from fedsift.hypergradient.residual import Judge, Measured, Witness
 from fedsift.hypergradient.settings import (
     CurvatureKeys,
@@ -41,6 +48,7 @@ from fedsift.hypergradient.settings import (
     ResidualKeys,
     StepKeys,
     curvature_of,
+    step_of,
 )
 from fedsift.hypergradient.solver_step import (
     NEGATIVE,
@@ -50,7 +58,7 @@ from fedsift.hypergradient.solver_step import (
     step_back,
     update_v,
 )
-from fedsift.keys import BuildContext, Keys, Settings, key, number
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Answers, Cohort, sample_cohort
 from fedsift.randomness import derive
 
@@ -104,45 +112,65 @@ class Iterative:
         self, cohort: Cohort, point: Point, state: SolverState
     ) -> tuple[Estimate, SolverState]:
         """Run I iterations from v_0 = 0, or from the last v if warm."""
-        b = point.outer_gradient
-        judge = Judge.of(self._witness(point), b)
         state = state if self.warm_start else state.from_zero()
-        tried, events, asked, update = Tried(b), list[str](), False, Update(b)
-        for i in range(self.iterations):
+        was_warm = state.v is not None
+        run, state = self._iterations(cohort, point, state, self.iterations)
+        v, residual = run.tried.answer()
+        if was_warm and not bool(v.any()):
+            v, residual, said = self._gradient(cohort, point, state)
+            run = replace(run, events=(*run.events, *said))
+        if self.check_residual:
+            residual = exact_residual(cohort, point, v, self.curvature)
+        estimate = Estimate(
+            v=v,
+            residual=residual,
+            residual_is_exact=self.check_residual,
+            iterations=self.iterations,
+            direction_arrays={**point.arrays(run.asked and not self.resample), "v": v},
+            usable=bool(v.any()),
+            advice=run.trouble or (NEGATIVE if run.curvature < 0 else None),
+            events=run.events,
+            metrics={"solver_lr": self.schedule(0)},
+        )
+        return estimate, state
+
+    def _gradient(
+        self, cohort: Cohort, point: Point, state: SolverState
+    ) -> tuple[Tensor, float, tuple[str, ...]]:
+        """Measure α ∇_y F, for a round in which nothing else is better than v = 0."""
+        b, witness = point.outer_gradient, self._witness(point)
+        v = self.schedule(0) * state.step_scale * b
+        answers = cohort.ask(measure_request(point, {"v": v}, self.curvature, witness))
+        judge = Judge.of(witness, b)
+        seen = judge.measured(judge.product(answers, v, self.curvature.damping))
+        return seen.scale * v, seen.least, answers.events
+
+    def _iterations(
+        self, cohort: Cohort, point: Point, state: SolverState, count: int
+    ) -> tuple[Run, SolverState]:
+        """Do this many iterations, from v_0 = 0 or from the v that there is."""
+        b, judge = point.outer_gradient, Judge.of(self._witness(point), point.outer_gradient)
+        run = Run(Tried(b))
+        for i in range(count):
             step, weight = self.schedule(i) * state.step_scale, self.schedule.weight(i)
             if state.v is None:  # the product with v_0 = 0 is zero: the first step is free
-                tried = tried.with_zero(weight)
+                run = replace(run, tried=run.tried.with_zero(weight))
                 state = replace(state, v=step * b)
                 if weight is not None:
                     continue
             assert state.v is not None
             # The model travels with the first product, unless new clients are drawn each time.
             drawn = self._drawn(cohort, point, i)
-            answers = self._ask(drawn, point, state, i, step, asked and not self.resample)
-            asked, events = True, [*events, *answers.events]
-            update = self._update(answers, state, b, i, step, point, judge)
-            tried = tried.with_next(state.v, update, weight, judge)
+            answers = self._ask(drawn, point, state, i, step, run.asked and not self.resample)
+            update = self._update(answers, state, point, i, step, judge)
+            tried = run.tried.with_next(state.v, update, weight, judge)
+            run = Run(tried, (*run.events, *answers.events), True, update.curvature)
             if update.trouble is not None:
                 sentence, state = step_back(state, update, step, point.round)
-                events.append(sentence)
-                break
+                return replace(run, events=(*run.events, sentence), trouble=sentence), state
             state = replace(state, v=update.v, memory=update.memory, fresh=False)
             state = after_losses(state, self.feedback, len(drawn.clients), answers)
-        v, residual = tried.answer()
-        if self.check_residual:
-            residual = exact_residual(cohort, point, v, self.curvature)
-        advice = NEGATIVE if update.curvature < 0 else None
-        estimate = Estimate(
-            v=v,
-            residual=residual,
-            residual_is_exact=self.check_residual,
-            iterations=self.iterations,
-            direction_arrays={**point.arrays(asked and not self.resample), "v": v},
-            usable=bool(v.any()),
-            advice=advice if update.trouble is None else events[-1],
-            events=tuple(events),
-        )
-        return estimate, state
+        return run, state
 
     def _drawn(self, cohort: Cohort, point: Point, i: int) -> Cohort:
         """Return whom to ask in iteration i."""
@@ -168,10 +196,9 @@ class Iterative:
         self,
         answers: Answers,
         state: SolverState,
-        b: Tensor,
+        point: Point,
         i: int,
         step: float,
-        point: Point,
         judge: Judge,
     ) -> Update:
         """Do lines 6-9."""
@@ -180,7 +207,7 @@ class Iterative:
             self.feedback.turned(point.round, i),
             answers,
             state.v,
-            b,
+            point.outer_gradient,
             state.memory,
             step=step,
             damping=self.curvature.damping,
@@ -234,6 +261,17 @@ class Tried:
         return seen.scale * v, seen.least
 
 
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What some iterations gave: the v tried, what was said, and the last curvature along v."""
+
+    tried: Tried
+    events: tuple[str, ...] = ()
+    asked: bool = False
+    curvature: float = 0.0
+    trouble: str | None = None
+
+
 @dataclass(frozen=True)
 class IterativeKeys(Keys):
     """The loop of Algorithm 2."""
@@ -252,9 +290,9 @@ class IterativeKeys(Keys):
     resample: bool = key(False, "draw new clients for every solver iteration")
 
 
-SCHEDULES: dict[str, Callable[[Settings], Constant | Theorem]] = {
-    "constant": lambda settings: Constant(number(settings[StepKeys].solver_lr)),
-    "theorem": lambda settings: Theorem(settings[IterativeKeys].mu, settings[IterativeKeys].shift),
+SCHEDULES: dict[str, Callable[[IterativeKeys, float], Constant | Theorem]] = {
+    "constant": lambda own, step: Constant(step),  # noqa: ARG005
+    "theorem": lambda own, step: Theorem(own.mu, own.shift),  # noqa: ARG005
 }
 
 
@@ -262,11 +300,11 @@ def with_compressor(name: str, text: str) -> EstimatorRow:
     """Return the row of Algorithm 2 with a compressor of the table."""
 
     def build(settings: Settings, context: BuildContext) -> Iterative:
-        own = settings[IterativeKeys]
+        own, feedback = settings[IterativeKeys], chosen_feedback(name, settings, context)
         return Iterative(
-            chosen_feedback(name, settings, context),
+            feedback,
             own.iterations,
-            SCHEDULES[own.schedule](settings),
+            SCHEDULES[own.schedule](own, step_of(settings, context, feedback)),
             curvature_of(settings),
             warm_start=own.warm_start,
             resample=own.resample,

@@ -20,7 +20,7 @@ surely better than v = 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -34,7 +34,7 @@ from fedsift.hypergradient.estimate import (
     Point,
     SolverState,
 )
-from fedsift.hypergradient.products import exact_residual
+from fedsift.hypergradient.products import exact_residual, measure_request
 from fedsift.hypergradient.residual import Judge, Measured, Witness
 from fedsift.hypergradient.settings import (
     CurvatureKeys,
@@ -124,8 +124,7 @@ class NonIterative:
         subspace = scalars_of(SubspaceSeed(self.r1, seed1))
         arrays: dict[str, Payload] = {**point.arrays(y_is_known=True), "omega": omega}
         witness = Witness(derive(self.seed, point.round, "residual"))
-        bare = replace(self.curvature, damping=0.0)
-        request = Request("measure", point.round, arrays, {**subspace, **scalars_of(bare, witness)})
+        request = measure_request(point, {"omega": omega}, self.curvature, witness, subspace)
         seen = self._seen(cohort.ask(request), witness, v, b)
         v, omega, residual = seen.scale * v, seen.scale * omega, seen.least
         if self.check_residual:

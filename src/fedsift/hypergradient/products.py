@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -12,7 +12,7 @@ from fedsift.compress import Feedback, Identity, NoFeedback, Payload, feedback_f
 from fedsift.errors import InputError
 from fedsift.hypergradient.estimate import CurvatureSettings, Point, relative
 from fedsift.hypergradient.residual import Witness
-from fedsift.messages import Cohort, Request, scalar, scalars_of
+from fedsift.messages import Cohort, Request, Scalar, scalar, scalars_of
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,19 @@ def product_request(
 ) -> Request:
     """Ask for S(∇²_yy g_m v), with a client's error memory if the feedback keeps one there."""
     return Request("product", point.round, arrays, scalars_of(curvature, compression, witness))
+
+
+def measure_request(
+    point: Point,
+    arrays: Mapping[str, Payload],
+    curvature: CurvatureSettings,
+    witness: Witness,
+    scalars: Mapping[str, Scalar] | None = None,
+) -> Request:
+    """Ask for the witness's sketch of ∇²_yy g_m v alone; it changes nothing at a client."""
+    bare = replace(curvature, damping=0.0)  # the damping's part is the server's own
+    known = {**(scalars or {}), **scalars_of(bare, witness)}
+    return Request("measure", point.round, {**point.arrays(), **arrays}, known)
 
 
 def exact_product(cohort: Cohort, point: Point, v: Tensor, curvature: CurvatureSettings) -> Tensor:
