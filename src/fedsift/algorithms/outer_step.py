@@ -140,5 +140,5 @@ class OuterKeys(Keys):
         "weight of the past in the mean over rounds of a sample's weight, which is what is "
         "reported; 0: that of the last round",
         low=0,
-        high=0.999,
+        high=1,
     )

@@ -28,7 +28,7 @@ class StepKeys(Keys):
     table: ClassVar[str] = "solver"
     solver_lr: Auto = key(
         "auto",
-        "solver step size α; auto: the inner step's, and n / (n + d) of it for a sketch of n numbers",
+        "solver step size α; auto: the inner step's, n / (n + d) of it for a sketch of n numbers",
         low=0,
         open_low=True,
     )
