@@ -150,12 +150,13 @@ class BuildContext:
     """What a builder needs besides its keys.
 
     ``length`` is d, the number of the model's parameters; ``cohort`` is how many clients are drawn
-    per round, 0 for all.
+    per round, 0 for all; ``found`` are the keys whose number the run has found, not the user.
     """
 
     length: int
     seed: int = 0
     cohort: int = 0
+    found: tuple[str, ...] = ()
 
 
 def number(value: Auto) -> float:

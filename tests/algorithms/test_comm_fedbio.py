@@ -1,5 +1,7 @@
 """Algorithm 1 on problems with known answers."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.func import grad, jacrev
@@ -88,15 +90,45 @@ def test_weights_never_travel(conv):
     algorithm = CommFedBiO(Exact(CurvatureSettings("gauss-newton", 0.1)), LocalSteps(1, 0.1, 0))
     algorithm.round(federation, Server(problem, conv.batch), ServerState(conv.y), 0)
     names = {name for reply in replies for name in (*reply.arrays, *reply.scalars)}
-    assert names == {"update", "loss", "product", "curvature", "error"}
+    # `residual` is a sketch of the product, `outer_square` one number: the mean square of ∇h.
+    assert names == {
+        *("update", "loss", "product", "curvature", "error"),
+        *("residual", "outer_square"),
+    }
     n = len(conv.batch)
     assert all(len(a) != n for reply in replies for a in reply.arrays.values())
 
 
 def test_a_failed_estimate_leaves_x_alone(quadratic):
+    """Negative curvature everywhere: neither v nor ∇_y F is better than v = 0."""
+    clients = quadratic.federation.clients
+    for m, site in clients.items():
+        clients[m] = replace(site, batch=replace(site.batch, A=-site.batch.A))
     estimator = Iterative(feedback_for(Identity(40)), 100, Constant(10.0))
     state = ServerState(torch.zeros(40).double(), quadratic.problem.initial_x(None))
     algorithm = CommFedBiO(estimator, FULL, OuterStep(0.5, "gradient"))
     info, after = algorithm.round(quadratic.federation, Server(quadratic.problem, None), state, 0)
     assert torch.equal(after.x, state.x)
     assert any("diverged" in event for event in info.events)
+
+
+def test_a_fresh_cohort_helps_the_estimator_if_it_is_asked_for():
+    """As Algorithms 2 and 3 are listed; otherwise the clients of the local steps do."""
+    asked = {}
+    for fresh in (False, True):
+        case = quadratic_case(clients=8)
+        estimator = Iterative(feedback_for(Identity(40)), 2, Constant(0.05))
+        algorithm = CommFedBiO(estimator, FULL, OuterStep(0.5, "gradient"), fresh)
+        ask, seen = case.federation.ask, []
+
+        def spy(request, clients, ask=ask, seen=seen):
+            seen.append((request.action, tuple(clients)))
+            return ask(request, clients)
+
+        case.federation.ask = spy
+        state = ServerState(torch.zeros(40).double(), case.problem.initial_x(None))
+        algorithm.round(case.federation, Server(case.problem, None, cohort=3), state, 0)
+        asked[fresh] = dict(seen)
+    assert asked[False]["product"] == asked[False]["outer"] == asked[False]["train"]
+    assert asked[True]["product"] == asked[True]["outer"] != asked[True]["train"]
+    assert asked[True]["train"] == asked[False]["train"]

@@ -259,6 +259,7 @@ DEFAULTS = {
     "outer": {
         "outer_lr": 0.1,
         "outer_rule": "scale-free",
+        "weight_mean": 0.9,
         "outer_decay": 10,
         "self_paced": 1.0,
         "bootstrap": 1.0,
@@ -274,6 +275,8 @@ DEFAULTS = {
     "solver": {
         "rate": 20.0,
         "compressor": "auto",
+        "feedback": "auto",
+        "fresh_cohort": False,
         "sketch_rows": 5,
         "heavy": 0,
         "iterations": 1,

@@ -1,5 +1,7 @@
 """Single loop: the same solution as Algorithm 1, in one exchange a round."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -55,18 +57,29 @@ def test_one_round_does_everything_at_the_same_point(conv):
     settings, d = CurvatureSettings("gauss-newton", damping=0.2), len(conv.y)
     local, outer = LocalSteps(1, 0.1, 0), OuterStep(2.0, "gradient")
     algorithm = SingleLoop(feedback_for(Identity(d)), Identity(d), 0.3, settings, local, outer)
-    start = ServerState(conv.y, solver=SolverState(v=conv.v))
+    ones = torch.ones(len(batch)).double()
+    _, b = outer_gradients(problem, ones, conv.y, conv.batch)
+    v = 0.1 * b + 1e-3 * conv.v  # better than v = 0, so that it is not given up
+    start = ServerState(conv.y, solver=SolverState(v=v))
     _, state = algorithm.round(federation, Server(problem, conv.batch), start, 0)
 
-    ones = torch.ones(len(batch)).double()
     y = conv.y - 0.1 * inner_gradient(problem, ones, conv.y, batch)
     torch.testing.assert_close(state.y, y)
-    cross = cross_product(problem, ones, conv.y, batch, conv.v)
+    cross = cross_product(problem, ones, conv.y, batch, v)
     weights = (ones + 2.0 * cross).clamp(0, 1)
     torch.testing.assert_close(federation.state(0).x.double(), weights, rtol=1e-5, atol=1e-6)
-    _, b = outer_gradients(problem, ones, conv.y, conv.batch)
     H = CURVATURES["gauss-newton"].once(problem, ones, conv.y, batch, 0.2)
-    torch.testing.assert_close(state.solver.v, conv.v - 0.3 * (H.product(conv.v) - b))
+    torch.testing.assert_close(state.solver.v, v - 0.3 * (H.product(v) - b))
+
+
+def test_a_v_with_nothing_of_the_solution_is_given_up_for_the_gradient(quadratic):
+    algorithm = SingleLoop(feedback_for(Identity(40)), TopK(40, 40), 0.05, PLAIN, LOCAL)
+    state = ServerState(torch.zeros(40).double(), quadratic.problem.initial_x(None))
+    bad = replace(state, solver=SolverState(v=-quadratic.v, fresh=False))
+    info, after = algorithm.round(quadratic.federation, Server(quadratic.problem, None), bad, 0)
+    assert info.metrics["residual"] > 1.0
+    torch.testing.assert_close(after.solver.v, 0.05 * quadratic.point.outer_gradient)
+    assert (after.solver.epoch, after.solver.fresh) == (1, True)
 
 
 def test_clients_that_have_the_last_v_get_the_difference(quadratic):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from conftest import quadratic_case
-from fedsift.compress import CountSketch, Identity, TopK, feedback_for
+from fedsift.compress import FORMS, CountSketch, Identity, TopK, feedback_for
 from fedsift.hypergradient import (
     Constant,
     CurvatureSettings,
@@ -16,6 +16,7 @@ from fedsift.hypergradient import (
     SolverState,
     Theorem,
 )
+from fedsift.hypergradient.solver_step import Update, step_back
 
 COMPRESSORS = {
     "identity": Identity,
@@ -66,7 +67,10 @@ def test_one_step_replays_the_algorithm_with_dense_matrices(quadratic):
         v = v - (delta - 0.05 * b)
         e = z - S(delta).table
     torch.testing.assert_close(estimate.v, v)
-    torch.testing.assert_close(state.memory, e)
+    # The exchange that measures v_3 also asks for its product: the next call begins with v_4.
+    z = 0.05 * S(H @ v).table + e
+    torch.testing.assert_close(state.v, v - (U(sketch.wrap(z)) - 0.05 * b))
+    torch.testing.assert_close(state.memory, z - S(U(sketch.wrap(z))).table)
 
 
 def test_topk_keeps_its_error_at_the_clients(quadratic):
@@ -121,12 +125,9 @@ def test_reported_residual_is_near_the_true_one(name):
     case = quadratic_case(length=400, heavy=8)
     solver = Iterative(feedback_for(COMPRESSORS[name](400)), 40, Constant(0.02))
     _, estimate, _ = _error(case, solver)
-    _, before, _ = _error(
-        quadratic_case(length=400, heavy=8), replace(solver, iterations=39, check_residual=True)
-    )
-    # The estimate is that of the last product, made with v_39; Top-k sees a part of it only.
-    factor = {"identity": 1.001, "count-sketch": 1.5, "topk": 10.0}[name]
-    assert before.residual / factor < estimate.residual < before.residual * factor
+    true = float((case.mean.A @ estimate.v - case.point.outer_gradient).norm())
+    true /= float(case.point.outer_gradient.norm())
+    assert estimate.residual == pytest.approx(true, rel=0.2)
 
 
 def test_divergence_steps_back_and_recovers(quadratic):
@@ -134,11 +135,11 @@ def test_divergence_steps_back_and_recovers(quadratic):
     state, failures = SolverState(), 0
     for _ in range(10):
         _, estimate, state = _error(quadratic, solver, state)
-        failures += not estimate.usable
+        diverged = "the solver diverged" in (estimate.advice or "")
+        failures += diverged
         assert bool(torch.isfinite(estimate.v).all())
-        if not estimate.usable:
-            assert "the solver diverged" in (estimate.advice or "")
-            assert "lower solver_lr" in (estimate.advice or "")
+        assert estimate.residual <= 1.0
+        assert not diverged or "lower solver_lr" in (estimate.advice or "")
     assert 1 <= failures == state.resets < 10
     assert state.step_scale == 0.5**failures
     assert estimate.residual < 1e-3
@@ -149,9 +150,11 @@ def test_a_sketch_that_recovers_too_much_is_caught():
     sketch = CountSketch(500, 5, 10, 0, heavy=10)  # as many heavy hitters as columns
     solver = Iterative(feedback_for(sketch), 200, Constant(0.05))
     _, estimate, state = _error(case, solver)
-    assert not estimate.usable
+    assert "the solver diverged" in (estimate.advice or "")
     assert state.resets == 1
-    assert bool(torch.isfinite(estimate.v).all())
+    assert float((case.mean.A @ estimate.v - case.point.outer_gradient).norm()) <= float(
+        case.point.outer_gradient.norm()
+    )
 
 
 def test_negative_curvature_is_named(quadratic):
@@ -192,7 +195,7 @@ def test_the_model_travels_once_per_call(quadratic):
 
     quadratic.federation.ask = spy
     estimate, _ = solver.estimate(quadratic.cohort, quadratic.point, SolverState())
-    assert ["y" in request.arrays for request in seen] == [True, False, False, False]
+    assert ["y" in request.arrays for request in seen] == [True, False, False, False, False]
     assert "y" not in estimate.direction_arrays
 
 
@@ -205,3 +208,106 @@ def test_measuring_the_residual_costs_topk_no_memory():
             _, estimate, state = _error(case, solver, state)
         found.append(estimate.v)
     assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_only_ef21_converges_with_a_constant_step(form, capsys):
+    """k = 10 of 200, the quadratic of issue 18; the listed forms stall."""
+    case = quadratic_case(length=200)
+    step = Constant(0.1 * 3 / float(torch.linalg.eigvalsh(case.mean.A)[-1]))
+    solver = Iterative(feedback_for(TopK(200, 10), form), 25, step)
+    errors, state = {}, SolverState()
+    for i in range(32):
+        errors[25 * (i + 1)], _, state = _error(case, solver, state)
+    with capsys.disabled():
+        shown = ", ".join(f"{errors[n]:.1e}" for n in (25, 50, 100, 200, 400, 800))
+        print(f"\n{form}: ‖v - v*‖/‖v*‖ at I = 25, 50, ..., 800: {shown}")
+    if form == "ef21":
+        assert errors[800] < 1e-8
+    else:
+        assert min(errors.values()) > 1e-2
+
+
+def test_a_sketch_tracks_dense_products_where_heavy_hitters_fail():
+    """80 numbers of 400, nothing sparse: what is EF21 for a sketch against the listing."""
+    errors = {}
+    for form in ("listing", "ef21"):
+        case = quadratic_case(length=400, clients=2)
+        step = Constant(0.1 / float(torch.linalg.eigvalsh(case.mean.A)[-1]))
+        solver = Iterative(feedback_for(CountSketch(400, 5, 16, 0), form), 300, step)
+        errors[form], _, _ = _error(case, solver)
+    assert errors["ef21"] < 1e-2
+    assert errors["listing"] > 0.1
+
+
+@pytest.mark.parametrize("form", ["listing", "ef21"])
+def test_a_client_that_comes_later_does_not_use_an_earlier_rounds_memory(form):
+    """Cold start with `resample`: the second call must be as if there had been no first."""
+    solver = Iterative(
+        feedback_for(TopK(40, 4), form), 4, Constant(0.05), warm_start=False, resample=True
+    )
+    case = quadratic_case(clients=6)
+    cohort = replace(case.cohort, clients=case.cohort.clients[:2])
+    later = replace(case.point, round=5)
+    _, state = solver.estimate(cohort, case.point, SolverState())
+    again, _ = solver.estimate(cohort, later, state)
+    fresh = quadratic_case(clients=6)
+    alone = replace(fresh.cohort, clients=fresh.cohort.clients[:2])
+    first, _ = solver.estimate(alone, later, SolverState())
+    assert torch.equal(again.v, first.v)
+
+
+def test_after_a_reset_clients_outside_the_next_cohort_drop_their_memory():
+    case = quadratic_case(clients=4)
+    solver = Iterative(feedback_for(TopK(40, 4)), 3, Constant(0.05))
+    _, state = solver.estimate(case.cohort, case.point, SolverState())
+    reset = step_back(state, Update(case.point.y, trouble="on purpose"), 0.05, 0)[1]
+    part = replace(case.cohort, clients=(0, 1))
+    _, state = solver.estimate(part, case.point, reset)
+    assert all(bool(case.federation.state(m).error.any()) for m in (2, 3))
+    assert {int(case.federation.state(m).epoch) for m in (2, 3)} == {0}
+    assert state.epoch == 1
+    fresh = quadratic_case(clients=4)
+    scaled = replace(solver, schedule=Constant(0.025))
+    _, alone = scaled.estimate(replace(fresh.cohort, clients=(0, 1)), fresh.point, SolverState())
+    expected, _ = scaled.estimate(fresh.cohort, fresh.point, alone)
+    again, _ = solver.estimate(case.cohort, case.point, state)
+    assert torch.equal(again.v, expected.v)
+
+
+def test_the_mean_of_theorem_1_has_v_0():
+    case = quadratic_case()
+    schedule, H, b = Theorem(1.0, 100.0), case.mean.A, case.point.outer_gradient
+    _, estimate, _ = _error(case, Iterative(feedback_for(Identity(40)), 5, schedule))
+    v, total, weights = torch.zeros(40).double(), torch.zeros(40).double(), 0.0
+    for i in range(5):
+        total, weights = total + schedule.weight(i) * v, weights + schedule.weight(i)
+        v = v - schedule(i) * (H @ v - b)
+    torch.testing.assert_close(estimate.v, total / weights)
+
+
+def test_a_lost_reply_costs_ef21_one_whole_product_and_nothing_else():
+    case = quadratic_case(length=200)
+    step = Constant(0.3 / float(torch.linalg.eigvalsh(case.mean.A)[-1]))
+    solver = Iterative(feedback_for(TopK(200, 10), "ef21"), 400, step)
+    ask, count = case.federation.ask, iter(range(10_000))
+
+    def lossy(request, clients):
+        replies = ask(request, clients)
+        lost = next(count) == 50
+        return [replace(r, error="lost") if lost and r.client == 1 else r for r in replies]
+
+    case.federation.ask = lossy
+    error, _, state = _error(case, solver)
+    assert state.epoch == 1
+    assert error < 1e-6
+
+
+def test_where_a_warm_v_points_the_other_way_the_gradient_is_used(quadratic):
+    solver = Iterative(feedback_for(Identity(40)), 1, Constant(0.05))
+    bad = SolverState(v=-quadratic.v, fresh=False)
+    _, estimate, state = _error(quadratic, solver, bad)
+    torch.testing.assert_close(estimate.v, 0.05 * quadratic.point.outer_gradient)
+    assert estimate.usable
+    assert estimate.residual < 1.0
+    torch.testing.assert_close(state.v, 0.05 * (2 * quadratic.point.outer_gradient) - quadratic.v)

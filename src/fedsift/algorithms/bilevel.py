@@ -34,7 +34,7 @@ BILEVEL: tuple[type[Keys], ...] = (LocalKeys, HeadStartKeys, OuterKeys, SelfPace
 def outer_of(settings: Settings) -> OuterSchedule:
     """Return the outer step that the keys describe: the paper's, or ours around it."""
     own, paced = settings[OuterKeys], settings[SelfPacedKeys]
-    outer = OuterStep(own.outer_lr, own.outer_rule)
+    outer = OuterStep(own.outer_lr, own.outer_rule, own.weight_mean)
     if not paced.outer_decay:
         return outer
     return SelfPaced(outer, paced.outer_decay, paced.self_paced)

@@ -11,18 +11,26 @@ then must not depend on x. If x is shared, clients send ∇²_xy g_m v and the s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_head_start
 from fedsift.algorithms.fedavg import draw_cohort, local_of, train_round
 from fedsift.algorithms.method import Method
-from fedsift.algorithms.outer_step import OuterSchedule, OuterStep, TotalSamples
+from fedsift.algorithms.outer_step import (
+    Move,
+    OuterSchedule,
+    OuterStep,
+    TotalSamples,
+    scaled,
+    seen_scale,
+)
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.hypergradient import Estimate, Estimator, Point
 from fedsift.hypergradient.settings import EstimatorRow
-from fedsift.keys import BuildContext, Settings
-from fedsift.messages import Cohort, Federation, Request, scalars_of
+from fedsift.keys import BuildContext, Keys, Settings, key
+from fedsift.messages import Answers, Cohort, Federation, Request, sample_cohort, scalars_of
 from fedsift.problem import outer_gradients
 from fedsift.problem.sgd import LocalSteps
 
@@ -34,6 +42,7 @@ class CommFedBiO:
     estimator: Estimator
     local: LocalSteps = LocalSteps()
     outer: OuterSchedule = OuterStep()
+    fresh_cohort: bool = False
 
     def round(
         self, federation: Federation, server: Server, state: ServerState, k: int
@@ -47,36 +56,58 @@ class CommFedBiO:
         x = state.x if state.x is not None else y.new_zeros(0)
         gx, gy = outer_gradients(server.problem, x, y, server.validation)
 
-        # Step 3: v, with the help of the cohort.
+        # Step 3: v, with the help of the cohort, or of a new one, as the listings have it.
+        if self.fresh_cohort:
+            drawn = (server.seed, k, "estimator")
+            cohort = sample_cohort(federation, server.cohort, server.min_clients, *drawn)
         point = Point(y, gy, k, state.x)
         estimate, solver = self.estimator.estimate(cohort, point, state.solver)
 
         # Step 4: the outer step, at the clients if x is theirs.
+        x_next, own = state.x, dict(state.own)
         if estimate.usable:
-            x_next = self._outer_step(cohort, server, point, estimate, gx)
-        else:
-            x_next = state.x
+            move = scaled(self.outer.at_round(server, y, k), state, estimate.v)
+            x_next, stepped = self._outer_step(cohort, server, point, estimate, gx, move)
+            own |= seen_scale(stepped, estimate.v)
         metrics = {
             "train_loss": answers.mean_scalar("loss"),
             "residual": estimate.residual,
             "v_norm": float(estimate.v.norm()),
             "solver_step_scale": solver.step_scale,
+            **estimate.metrics,
         }
         events = answers.events + estimate.events
-        return RoundInfo(metrics, events), ServerState(y, x_next, solver)
+        return RoundInfo(metrics, events), ServerState(y, x_next, solver, own)
 
     def _outer_step(
-        self, cohort: Cohort, server: Server, point: Point, estimate: Estimate, gx: Tensor
-    ) -> Tensor | None:
-        move = self.outer.at_round(server, point.y, point.round)
+        self,
+        cohort: Cohort,
+        server: Server,
+        point: Point,
+        estimate: Estimate,
+        gx: Tensor,
+        move: Move,
+    ) -> tuple[Tensor | None, Answers]:
         total = TotalSamples(sum(cohort.federation.sizes.values()))
         scalars = {**estimate.direction_scalars, **scalars_of(move, total)}
         request = Request("outer", point.round, estimate.direction_arrays, scalars)
         answers = cohort.ask(request)
         if point.x is None:
-            return None
+            return None, answers
         hypergradient = gx - answers.mean("cross")
-        return server.problem.project(point.x - move.change(hypergradient))
+        return server.problem.project(point.x - move.change(hypergradient)), answers
+
+
+@dataclass(frozen=True)
+class CohortKeys(Keys):
+    """Who helps the estimator."""
+
+    table: ClassVar[str] = "solver"
+    fresh_cohort: bool = key(
+        False,
+        "draw clients anew for the estimate and the outer step, as Algorithms 2 and 3 are listed; "
+        "false: those of the local steps",
+    )
 
 
 def with_estimator(row: EstimatorRow) -> Method:
@@ -84,8 +115,9 @@ def with_estimator(row: EstimatorRow) -> Method:
 
     def build(settings: Settings, context: BuildContext) -> Algorithm:
         estimator = row.build(settings, context)
-        algorithm = CommFedBiO(estimator, local_of(settings), outer_of(settings))
+        fresh = settings[CohortKeys].fresh_cohort
+        algorithm = CommFedBiO(estimator, local_of(settings), outer_of(settings), fresh)
         return with_head_start(settings, algorithm)
 
-    groups = (*BILEVEL, *row.groups)
+    groups = (*BILEVEL, *row.groups, CohortKeys)
     return Method(row.text, groups, build, learns_weights=True, weighting=weighting_of)

@@ -1,8 +1,13 @@
 """Step sizes that nobody chooses: every key that is "auto" becomes a number before round 0.
 
     γ   inner_lr    by a trial on the clean set (``step_trial.py``)
-    α   solver_lr   γ              training brings λ_max to about 2 / γ, so that α λ_max ≈ 2, as at
-    δ   damping     1 / (20 γ)     α = γ = 0.1 and δ = 0.5, which were chosen by hand
+    α   solver_lr   s γ            training brings λ_max to about 2 / γ, so that α λ_max ≈ 2 s
+    δ   damping     1 / (20 γ)     0.5 at γ = 0.1, which was chosen by hand
+
+    s               n / (n + d) for a sketch of n numbers, which takes this part of any vector away
+                    and no more: α λ_max ≤ O(n / d). Top-k takes away at least k / d, but most of
+                    the products of trained models: 1 (results/solver_forms.json)
+
 
     y_k+1           is taken back, and round k done again with γ / 2, where F(y_k+1) is not finite
                     or above 3 max(F(y_0), F(y_k)), F being the loss on the clean set
@@ -16,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,7 +65,7 @@ class FoundSteps:
             info, state, kept = self._guarded(federation, server, state, kept, k)
         else:
             info, state = self._with(kept[INNER]).round(federation, server, state, k)
-        metrics = {**info.metrics, **self._steps(kept[INNER])}
+        metrics = {**self._steps(kept[INNER]), **info.metrics}
         return RoundInfo(metrics, info.events), _together(kept, state)
 
     def _guarded(
@@ -108,7 +112,8 @@ class FoundSteps:
         """Return the method with its numbers; the last one is kept."""
         if inner not in self._built:
             self._built.clear()
-            self._built[inner] = self.build(self.settings.replace(self._steps(inner)), self.context)
+            context = replace(self.context, found=self.settings.automatic())
+            self._built[inner] = self.build(self.settings.replace(self._steps(inner)), context)
         return self._built[inner]
 
 
@@ -130,8 +135,8 @@ def clean_loss(server: Server, y: Tensor) -> float:
 
 def _restarted(solver: SolverState) -> SolverState:
     """Return the solver with its v, and nothing that rests on a round that did not count."""
-    kept: dict[str, Any] = {name: getattr(solver, name) for name in ("v", "step_scale", "resets")}
-    return SolverState(**kept, version=solver.version + 1)
+    kept = replace(solver, sent=None, version=solver.version + 1)
+    return kept.without_memory()
 
 
 def _apart(state: ServerState) -> tuple[dict[str, float], ServerState]:

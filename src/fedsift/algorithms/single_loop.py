@@ -9,7 +9,9 @@ and the server then steps y and v:
     y_k+1 = y_k + Σ_m (N_m / Σ N) (y^m_T − y_k)
     Δ     = U(α S_G + S(e_k)),   v_k+1 = v_k − (Δ + α δ v_k − α ∇_y F(y_k))
 
-With Top-k each client keeps the error of its own products (``compress/error_feedback.py``).
+With Top-k each client keeps a memory of its own products (``compress/ef21.py``). The residual that
+is reported is that of v_k, along which x_k has moved: measured in the same exchange, by an
+independent sketch (``hypergradient/residual.py``).
 
 At a fixed point Hv = ∇_y F, ∇_y G = 0 and ∇h = 0: the same solution as Algorithm 1's.
 
@@ -33,26 +35,35 @@ from torch import Tensor
 from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_head_start
 from fedsift.algorithms.fedavg import draw_cohort, local_of, next_y
 from fedsift.algorithms.method import Method
-from fedsift.algorithms.outer_step import OuterSchedule, OuterStep, TotalSamples
+from fedsift.algorithms.outer_step import (
+    OuterSchedule,
+    OuterStep,
+    TotalSamples,
+    scaled,
+    seen_scale,
+)
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.compress import (
     COMPRESSORS,
     Compressor,
     Feedback,
+    FeedbackKeys,
     Payload,
     RateKeys,
+    chosen_feedback,
     compressor_groups,
-    feedback_for,
     make_compressor,
 )
 from fedsift.hypergradient import CurvatureSettings, Guard, SolverState
 from fedsift.hypergradient.products import Compression
-from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of
-from fedsift.hypergradient.solver_step import step_back, update_v
-from fedsift.keys import BuildContext, Keys, Settings, key, number
+from fedsift.hypergradient.residual import Judge, Witness
+from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of, step_of
+from fedsift.hypergradient.solver_step import after_losses, step_back, update_v
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Federation, Request, Versioned, scalars_of
 from fedsift.problem import outer_gradients
 from fedsift.problem.sgd import LocalSteps
+from fedsift.randomness import derive
 
 
 @dataclass(frozen=True)
@@ -73,17 +84,25 @@ class SingleLoop:
         """Do round k."""
         # Step 1: the one exchange, at (x_k, y_k, v_k).
         cohort = draw_cohort(federation, server, k)
+        x = state.x if state.x is not None else state.y.new_zeros(0)
+        gx, gy = outer_gradients(server.problem, x, state.y, server.validation)
         v = state.y.new_zeros(len(state.y)) if state.solver.v is None else state.solver.v
         versioned, solver = self._send(v, state.solver)
-        step, move = self.step * solver.step_scale, self.outer.at_round(server, state.y, k)
+        step = self.step * solver.step_scale
+        move = scaled(self.outer.at_round(server, state.y, k), state, versioned.value)
+        feedback = self.feedback.turned(k)
+        witness = Witness(derive(server.seed, k, "residual"))
         arrays: dict[str, Payload | Versioned] = {"y": state.y, "v": versioned}
         if state.x is not None:
             arrays["x"] = state.x
+        if feedback.needs_right:
+            arrays["right"] = gy - self.curvature.damping * v
         scalars = scalars_of(
             self.local,
             replace(self.curvature, damping=0.0),
             move,
-            Compression.by(self.feedback, step, fresh=solver.fresh),
+            Compression.by(feedback, step, epoch=solver.epoch, fresh=solver.fresh),
+            witness,
             TotalSamples(sum(federation.sizes.values())),
         )
         answers = cohort.ask(Request("step", k, arrays, scalars))
@@ -92,8 +111,6 @@ class SingleLoop:
         y = next_y(state, answers, self.local, k)
 
         # Step 3: x, where it is shared; private parts have been stepped by their clients.
-        x = state.x if state.x is not None else y.new_zeros(0)
-        gx, gy = outer_gradients(server.problem, x, state.y, server.validation)
         x_next = None
         if state.x is not None:
             change = move.change(gx - answers.mean("cross"))
@@ -101,7 +118,7 @@ class SingleLoop:
 
         # Step 4: v.
         update = update_v(
-            self.feedback,
+            feedback,
             answers,
             v,
             gy,
@@ -109,20 +126,28 @@ class SingleLoop:
             step=step,
             damping=self.curvature.damping,
             guard=self.guard,
+            judge=Judge.of(witness, gy),
+            sent=versioned.value,
         )
         events = answers.events
-        if update.trouble is None:
+        if update.trouble is None and update.seen.scale == 0.0 and solver.v is not None:
+            # v_k had nothing of the solution: begin again with α ∇_y F.
+            solver = replace(solver.from_zero(), v=step * gy)
+        elif update.trouble is None:
             solver = replace(solver, v=update.v, memory=update.memory, fresh=False)
+            solver = after_losses(solver, feedback, len(cohort.clients), answers)
         else:
             sentence, solver = step_back(solver, update, step, k)
             events = (*events, sentence)
         metrics = {
             "train_loss": answers.mean_scalar("loss"),
-            "residual": update.residual,
+            "residual": update.seen.residual,
             "v_norm": float(v.norm()),
+            "solver_lr": self.step,
             "solver_step_scale": solver.step_scale,
         }
-        return RoundInfo(metrics, events), ServerState(y, x_next, solver)
+        own = {**state.own, **seen_scale(answers, versioned.value)}
+        return RoundInfo(metrics, events), ServerState(y, x_next, solver, own)
 
     def _send(self, v: Tensor, solver: SolverState) -> tuple[Versioned, SolverState]:
         """Return the v that clients get: the last one plus the compressed difference."""
@@ -153,10 +178,11 @@ def build(settings: Settings, context: BuildContext) -> Algorithm:
     if name == "auto":
         # Top-k's error is kept by the client: it is outdated in the next cohort, and takes memory.
         name = "count-sketch" if context.cohort else "topk"
+    feedback = chosen_feedback(name, settings, context)
     algorithm = SingleLoop(
-        feedback_for(make_compressor(name, settings, context)),
+        feedback,
         make_compressor("topk", settings, context),
-        number(settings[StepKeys].solver_lr),
+        step_of(settings, context, feedback),
         curvature_of(settings),
         local_of(settings),
         outer_of(settings),
@@ -165,7 +191,8 @@ def build(settings: Settings, context: BuildContext) -> Algorithm:
 
 
 # Rate first: the downlink reads it whatever the compressor of the products is.
-_SOLVER = dict.fromkeys((RateKeys, CompressorKeys, *compressor_groups(), StepKeys, CurvatureKeys))
+_COMPRESSION = (RateKeys, CompressorKeys, FeedbackKeys, *compressor_groups())
+_SOLVER = dict.fromkeys((*_COMPRESSION, StepKeys, CurvatureKeys))
 METHOD = Method(
     "ours: Algorithm 1 in one exchange per round",
     (*BILEVEL, *_SOLVER),

@@ -14,7 +14,7 @@ from fedsift.client.first_order import clean_step, first_order
 from fedsift.client.out_of_fold import fold_step
 from fedsift.client.outer_step import outer
 from fedsift.client.posterior import train_posterior
-from fedsift.client.products import product, sketch
+from fedsift.client.products import measure, product, sketch
 from fedsift.client.relabelling import train_relabelled
 from fedsift.client.simfbo import simfbo
 from fedsift.client.single_loop import step
@@ -29,6 +29,7 @@ ACTIONS: dict[str, Action] = {
     "train": train,
     "product": product,
     "sketch": sketch,
+    "measure": measure,
     "outer": outer,
     "step": step,
     "first-order": first_order,

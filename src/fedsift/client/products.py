@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from fedsift.client.inputs import curvature_batch, direction, point
@@ -12,6 +13,7 @@ from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.hypergradient import CurvatureSettings
 from fedsift.hypergradient.non_iterative import SketchedSystem
 from fedsift.hypergradient.products import Compression
+from fedsift.hypergradient.residual import Witness
 from fedsift.messages import Request, Scalar
 
 
@@ -26,22 +28,36 @@ def product(client: Client, state: ClientState, request: Request, shared: Shared
     return compressed(value, state, request, shared)
 
 
+def measure(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001
+    """Reply with the witness's sketch of ∇²_yy g_m v alone."""
+    x, y, state = point(client, state, request)
+    drawn, _ = curvature_batch(client, request)
+    curvature = request.read(CurvatureSettings)
+    value = product_pass(client.problem, x, y, drawn, direction(request, len(y)), curvature)
+    return Outcome({"residual": request.read(Witness).seen(value)}, {}, state)
+
+
 def compressed(value: Tensor, state: ClientState, request: Request, shared: Shared) -> Outcome:
-    """Reply with S(∇²_yy g_m v), and keep the error where the feedback keeps it at the client."""
-    error: Tensor | None = None
-    payload = shared.payload
+    """Reply with S(∇²_yy g_m v), and keep what the feedback keeps at the client, by its epoch.
+
+    The witness sees the product itself, before anything is left out of it.
+    """
+    payload, memory, left = shared.payload, None, 0.0
     if payload is None:
         compression = request.read(Compression)
-        error = None if compression.fresh else state.error
-        payload, error = compression.feedback.client(value, compression.step, error)
-    scalars: dict[str, Scalar] = {
-        "curvature": float(request.array("v") @ value),
-        "error": 0.0 if error is None else float(error.norm()),
-    }
-    # A feedback that keeps nothing here leaves what another one keeps: an uncompressed product
-    # that measures the residual must not cost Top-k its memory.
-    state = state if error is None else replace(state, error=error)
-    return Outcome({"product": payload}, scalars, state)
+        feedback, step = compression.feedback, compression.step
+        valid = state.epoch is not None and int(state.epoch) == compression.epoch
+        wanted = value - request.array("right") if feedback.needs_right else value
+        kept = state.error if valid else None
+        payload, memory = feedback.client(wanted, step, kept, fresh=compression.fresh)
+        left = feedback.left(wanted, step, memory)
+        # A feedback that keeps nothing here leaves what another one keeps: an uncompressed product
+        # that measures the residual must not cost Top-k its memory.
+        if memory is not None:
+            state = replace(state, error=memory, epoch=torch.tensor(compression.epoch))
+    seen = shared.residual if shared.residual is not None else request.read(Witness).seen(value)
+    scalars: dict[str, Scalar] = {"curvature": float(request.array("v") @ value), "error": left}
+    return Outcome({"product": payload, "residual": seen}, scalars, state)
 
 
 def sketch(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001

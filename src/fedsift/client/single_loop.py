@@ -25,6 +25,6 @@ def step(client: Client, state: ClientState, request: Request, shared: Shared) -
     stepped = moved(client, x, cross, sent.state, request)
     return Outcome(
         {**trained.arrays, **sent.arrays, **stepped.arrays},
-        {**trained.scalars, **sent.scalars},
+        {**trained.scalars, **sent.scalars, **stepped.scalars},
         stepped.state,
     )

@@ -32,7 +32,8 @@ class ClientState:
     ``x``            its part of x, the sample weights; None where x is shared
     ``average``      exponential mean of x over rounds: what the audit reads
     ``agreement``    exponential mean of the model's agreement with the labels
-    ``error``        what its compressor left out so far (error feedback)
+    ``error``        what its compressor left out so far, or has sent so far (error feedback)
+    ``epoch``        the solver's epoch to which that belongs
     ``momentum``     running estimate of ∇²_xy g_m v (fedbioacc)
     ``judge_loss``   validation loss of the model that last judged the labels
     ``targets``      [N_m, C]: what a method trains on in place of, or besides, the labels
@@ -49,6 +50,7 @@ class ClientState:
     average: Tensor | None = None
     agreement: Tensor | None = None
     error: Tensor | None = None
+    epoch: Tensor | None = None
     momentum: Tensor | None = None
     judge_loss: Tensor | None = None
     targets: Tensor | None = None
@@ -75,15 +77,16 @@ class ClientState:
 class Shared:
     """What a federation in one process has already computed for the whole cohort.
 
-    ``base`` are the local steps of a second model. ``product`` and ``payload`` are the cohort's
-    mean, not this client's own: the mean of equal replies is that reply, so the server gets the
-    same sum.
+    ``base`` are the local steps of a second model. ``product``, ``payload`` and ``residual`` (the
+    witness's sketch) are the cohort's mean, not this client's own: the mean of equal replies is
+    that reply, so the server gets the same sum.
     """
 
     trained: Trained | None = None
     base: Trained | None = None
     product: Tensor | None = None
     payload: Payload | None = None
+    residual: Payload | None = None
     cross: Cross | None = None
 
 

@@ -38,11 +38,15 @@ from fedsift.keys import BuildContext, Keys, Settings, key
 class CountSketch:
     """A count sketch with heavy-hitter decoding.
 
-    `decompress` keeps k = `heavy` coordinates, by default k = max(1, columns // 16). Do not raise
-    it lightly: under error feedback with 5 rows, k of 0.05 to 0.1 of the columns is stable, while
-    k from 0.3 of the columns on diverges silently: most of those estimates are collisions, and
-    what is wrongly subtracted from the memory comes back larger. With 3 rows or fewer the memory
-    of a vector without heavy coordinates grows at any such k.
+    `decompress` keeps k = `heavy` coordinates, by default k = max(1, columns // 16). Under error
+    feedback a *given* error is worked off with 5 rows and k of 0.05 to 0.1 of the columns, while it
+    grows with k from 0.3 of the columns on, or with 3 rows or fewer: most of those estimates are
+    collisions, and what is wrongly subtracted from the memory comes back larger.
+
+    In Algorithm 2 no k is stable by itself, because each step adds an error of its own: the step
+    must be alpha L <= O(k / d), L being the largest curvature. A dense product with alpha L = 1
+    diverges, even at rate 1; with heavy hitters, as Theorem 1 assumes, larger steps do. Where there
+    are none, read the sketch by `mean` (``sketch_tracking.py``).
     """
 
     length: int
@@ -99,6 +103,15 @@ class CountSketch:
         g = table.new_empty(self.length)
         for block, cells in self._hashes.blocks(self.length, table.device):
             g[block] = _median(counters.gather(1, cells))
+        return g
+
+    def mean(self, sketch: Sketch) -> Tensor:
+        """Return (1/r) S^T S g: g on average over seeds, with variance (d - 1) / rc ||g||^2."""
+        table = self.check(sketch).table
+        counters = torch.cat((table, -table), dim=1)
+        g = table.new_empty(self.length)
+        for block, cells in self._hashes.blocks(self.length, table.device):
+            g[block] = counters.gather(1, cells).mean(dim=0)
         return g
 
     def decompress(self, payload: Payload) -> Tensor:

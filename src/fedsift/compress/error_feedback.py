@@ -10,13 +10,23 @@ w_m = N_m / sum N. Who remembers the error depends on the compressor:
 | `SketchFeedback` | S(p) | - | U(z), z = alpha sum w_m S_m + S_e | z - S(Delta) |
 
 `SketchFeedback` (in `sketch_feedback.py`) is lines 6-10 of Algorithm 2. A memory of None is a
-memory of zeros.
+memory of zeros. These three are the *listing*; there are two other forms (`FORMS`):
 
-A feedback also says what only it can know of a step: how far Hv is from a given right-hand side
-(`residual`), how large the error has grown (`error`), and whether clients in one process may reply
-with the payload of their mean product (`poolable`). So nothing outside this package asks which
-compressor is in use. A compressor that none of these three suits brings a feedback in its own file
-and names it in its row of the table.
+| form | compresses | with a constant step | file |
+|---|---|---|---|
+| `listing` | alpha H_m v + e_m | stalls | this one, `sketch_feedback` |
+| `gradient` | alpha (H_m v - grad F) + e_m: Eq. 12 | stalls later | `gradient_feedback` |
+| `ef21` | H_m v - g_m, g_m: what it has sent | converges | `ef21`, `sketch_tracking` |
+
+The first two need alpha L <= O(k / d): the memory is of the order of d / k steps. A dense product
+with a larger one keeps a memory that is larger than the solution, or diverges.
+
+A feedback also says what only it can know of a step: how large the error has grown (`left`,
+`error`), whether clients in one process may reply with the payload of their mean product
+(`poolable`), whether they must be sent the right-hand side (`needs_right`). So nothing outside this
+package asks which compressor is in use. A compressor that none of these suits brings a feedback in
+its own file and names it in its row of the table. How good v is it does not say: what steers v must
+not judge it (``hypergradient/residual.py``).
 """
 
 from __future__ import annotations
@@ -24,12 +34,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from torch import Tensor
 
 from fedsift.compress.payload import Compressor, Payload
 from fedsift.errors import InputError
+
+FORMS = ("listing", "gradient", "ef21")
 
 
 class Feedback(Protocol):
@@ -41,14 +53,40 @@ class Feedback(Protocol):
         ...
 
     @property
+    def form(self) -> str:
+        """Its name in the table of forms."""
+        ...
+
+    @property
     def poolable(self) -> bool:
         """True if S(sum w_m p_m) may replace every S(p_m): S linear, no error at the clients."""
         ...
 
+    @property
+    def step_share(self) -> float:
+        """The share of the step without compression that is stable with it."""
+        ...
+
+    @property
+    def needs_right(self) -> bool:
+        """True if clients compress H_m v - right, so that `right` must be sent to them."""
+        ...
+
+    def turned(self, *turn: int) -> Self:
+        """Return the feedback of one iteration, for a compressor that is drawn anew each time."""
+        ...
+
     def client(
-        self, product: Tensor, step: float, memory: Tensor | None
+        self, product: Tensor, step: float, memory: Tensor | None, *, fresh: bool = True
     ) -> tuple[Payload, Tensor | None]:
-        """Return what the client sends for its product H_m v."""
+        """Return what the client sends for its product, and what it keeps.
+
+        ``fresh``: v was 0 one iteration before, so that a memory of zeros is what it should be.
+        """
+        ...
+
+    def left(self, product: Tensor, step: float, memory: Tensor | None) -> float:
+        """Return the norm of what `client` left out of alpha p, by what it keeps."""
         ...
 
     def server(
@@ -57,19 +95,13 @@ class Feedback(Protocol):
         shares: Sequence[float],
         step: float,
         memory: Tensor | None,
+        right: Tensor | None = None,
+        total: float = 1.0,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return Delta from what the clients sent; `shares` are N_m / sum N."""
-        ...
+        """Return Delta from what the clients sent; `shares` are N_m / sum N, `total` is sum N.
 
-    def residual(
-        self,
-        payloads: Sequence[Payload],
-        shares: Sequence[float],
-        delta: Tensor,
-        step: float,
-        right: Tensor,
-    ) -> float:
-        """Estimate ||sum w_m H_m v - right|| from what the clients sent and the Delta of it."""
+        The step is then v' = v - (Delta - alpha right).
+        """
         ...
 
     def error(self, memory: Tensor | None, at_clients: float) -> float:
@@ -77,19 +109,24 @@ class Feedback(Protocol):
         ...
 
 
-class FromDelta:
-    """The measures of a feedback whose server keeps nothing: Delta is all there is to measure."""
+class Listing:
+    """What the feedbacks of the listing that keep nothing at the server have in common."""
 
-    def residual(
-        self,
-        payloads: Sequence[Payload],  # noqa: ARG002 - Delta is made of them
-        shares: Sequence[float],  # noqa: ARG002
-        delta: Tensor,
-        step: float,
-        right: Tensor,
-    ) -> float:
-        """Return ||Delta / alpha - right||."""
-        return float((delta / step - right).norm())
+    form = "listing"
+    needs_right = False
+
+    @property
+    def step_share(self) -> float:
+        """Return 1: the k largest hold most of the products of trained models."""
+        return 1.0
+
+    def turned(self, *turn: int) -> Self:  # noqa: ARG002 - the same compressor every time
+        """Return itself."""
+        return self
+
+    def left(self, product: Tensor, step: float, memory: Tensor | None) -> float:  # noqa: ARG002
+        """Return the norm of the memory, which is the error."""
+        return 0.0 if memory is None else float(memory.norm())
 
     def error(self, memory: Tensor | None, at_clients: float) -> float:  # noqa: ARG002
         """Return what the clients report."""
@@ -97,7 +134,7 @@ class FromDelta:
 
 
 @dataclass(frozen=True)
-class NoFeedback(FromDelta):
+class NoFeedback(Listing):
     """Forget the error; exact when the compressor is."""
 
     compressor: Compressor
@@ -112,6 +149,8 @@ class NoFeedback(FromDelta):
         product: Tensor,
         step: float,  # noqa: ARG002 - the server applies it
         memory: Tensor | None,  # noqa: ARG002 - there is none
+        *,
+        fresh: bool = True,  # noqa: ARG002
     ) -> tuple[Payload, None]:
         """Send S(p)."""
         return self.compressor.compress(product), None
@@ -122,6 +161,8 @@ class NoFeedback(FromDelta):
         shares: Sequence[float],
         step: float,
         memory: Tensor | None,  # noqa: ARG002 - there is none
+        right: Tensor | None = None,  # noqa: ARG002 - the caller adds it
+        total: float = 1.0,  # noqa: ARG002
     ) -> tuple[Tensor, None]:
         """Return Delta = alpha sum w_m U(S_m)."""
         check_shares(payloads, shares)
@@ -129,7 +170,7 @@ class NoFeedback(FromDelta):
 
 
 @dataclass(frozen=True)
-class ClientFeedback(FromDelta):
+class ClientFeedback(Listing):
     """Each client keeps the error of its own compression, as Top-k needs."""
 
     compressor: Compressor
@@ -139,7 +180,14 @@ class ClientFeedback(FromDelta):
         """Never: each client has an error of its own."""
         return False
 
-    def client(self, product: Tensor, step: float, memory: Tensor | None) -> tuple[Payload, Tensor]:
+    def client(
+        self,
+        product: Tensor,
+        step: float,
+        memory: Tensor | None,
+        *,
+        fresh: bool = True,  # noqa: ARG002 - no error is zero in any iteration
+    ) -> tuple[Payload, Tensor]:
         """Send S(q) for q = alpha p + e_m and keep q - U(S(q))."""
         wanted = step * product
         if memory is not None:
@@ -153,6 +201,8 @@ class ClientFeedback(FromDelta):
         shares: Sequence[float],
         step: float,  # noqa: ARG002 - the clients have applied it
         memory: Tensor | None,  # noqa: ARG002 - the clients have it
+        right: Tensor | None = None,  # noqa: ARG002 - the caller adds it
+        total: float = 1.0,  # noqa: ARG002
     ) -> tuple[Tensor, None]:
         """Return Delta = sum w_m U(S_m)."""
         check_shares(payloads, shares)

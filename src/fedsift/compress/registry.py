@@ -1,22 +1,26 @@
 """The table of compressors: a new one is one file and one row here.
 
 A row says how to build the compressor from its keys, how to rebuild it from its `spec()`, and
-where its error memory lives. The contract tests run over every row.
+where its error memory lives: in the listing, and in the other forms of error feedback, which fall
+back to the listing's where a row names none. The contract tests run over every row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedsift.compress import count_sketch, identity, topk
 from fedsift.compress.count_sketch import CountSketch, SketchKeys
-from fedsift.compress.error_feedback import ClientFeedback, Feedback, NoFeedback
+from fedsift.compress.ef21 import EF21
+from fedsift.compress.error_feedback import FORMS, ClientFeedback, Feedback, NoFeedback
+from fedsift.compress.gradient_feedback import ClientGradient, SketchGradient
 from fedsift.compress.identity import Identity
 from fedsift.compress.payload import Compressor
-from fedsift.compress.settings import RateKeys
+from fedsift.compress.settings import FeedbackKeys, RateKeys
 from fedsift.compress.sketch_feedback import SketchFeedback
+from fedsift.compress.sketch_tracking import SketchTracking
 from fedsift.compress.topk import TopK
 from fedsift.errors import InputError
 from fedsift.keys import BuildContext, Keys, Settings
@@ -24,18 +28,30 @@ from fedsift.keys import BuildContext, Keys, Settings
 
 @dataclass(frozen=True)
 class Row:
-    """One compressor: its class, how it is built and from which keys, its feedback."""
+    """One compressor: its class, how it is built and from which keys, its feedbacks."""
 
     kind: Callable[..., Compressor]
     build: Callable[[Settings, BuildContext], Compressor]
     feedback: Callable[[Any], Feedback]
     groups: tuple[type[Keys], ...] = (RateKeys,)
+    forms: Mapping[str, Callable[[Any], Feedback]] = field(default_factory=dict)
 
 
 COMPRESSORS: dict[str, Row] = {
     "identity": Row(Identity, identity.build, NoFeedback, groups=()),
-    "topk": Row(TopK, topk.build, ClientFeedback),
-    "count-sketch": Row(CountSketch, count_sketch.build, SketchFeedback, (RateKeys, SketchKeys)),
+    "topk": Row(
+        TopK,
+        topk.build,
+        ClientFeedback,
+        forms={"gradient": ClientGradient, "ef21": EF21},
+    ),
+    "count-sketch": Row(
+        CountSketch,
+        count_sketch.build,
+        SketchFeedback,
+        (RateKeys, SketchKeys),
+        forms={"gradient": SketchGradient, "ef21": SketchTracking},
+    ),
 }
 
 
@@ -65,9 +81,19 @@ def from_spec(spec: Mapping[str, int | str]) -> Compressor:
         ) from error
 
 
-def feedback_for(compressor: Compressor) -> Feedback:
-    """Return the error feedback that goes with a compressor."""
-    return _row(compressor.spec()["name"]).feedback(compressor)
+def feedback_for(compressor: Compressor, form: str = "listing") -> Feedback:
+    """Return the error feedback that goes with a compressor, in one of the forms."""
+    if form not in FORMS:
+        raise InputError(f"there is no feedback {form!r}; choose one of {', '.join(FORMS)}")
+    row = _row(compressor.spec()["name"])
+    return row.forms.get(form, row.feedback)(compressor)
+
+
+def chosen_feedback(name: str, settings: Settings, context: BuildContext) -> Feedback:
+    """Return the feedback that the keys describe, with the compressor of this name."""
+    form = settings[FeedbackKeys].feedback
+    form = "ef21" if form == "auto" else form
+    return feedback_for(make_compressor(name, settings, context), form)
 
 
 def _row(name: object) -> Row:

@@ -1,10 +1,11 @@
-"""The key that all compressors of a chosen size share."""
+"""The keys that compressors share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fedsift.compress.error_feedback import FORMS
 from fedsift.keys import Keys, key
 
 
@@ -14,3 +15,16 @@ class RateKeys(Keys):
 
     table: ClassVar[str] = "solver"
     rate: float = key(20.0, "compression rate: d / numbers sent", low=1)
+
+
+@dataclass(frozen=True)
+class FeedbackKeys(Keys):
+    """What becomes of the error of compression."""
+
+    table: ClassVar[str] = "solver"
+    feedback: str = key(
+        "auto",
+        "error feedback; listing: as Algorithm 2 is listed; gradient: Eq. 12; ef21: differences to "
+        "what was sent, which converges; auto: by the compressor and the clients",
+        choices=lambda: ("auto", *FORMS),
+    )

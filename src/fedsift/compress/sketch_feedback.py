@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedsift.compress.count_sketch import CountSketch
-from fedsift.compress.error_feedback import check_shares, same_shape, weighted_sum
+from fedsift.compress.error_feedback import Listing, check_shares, same_shape, weighted_sum
 from fedsift.compress.payload import Payload
 
 
 @dataclass(frozen=True)
-class SketchFeedback:
+class SketchFeedback(Listing):
     """The server keeps the error as a sketch (Algorithm 2, lines 6-10)."""
 
     compressor: CountSketch
@@ -30,11 +30,18 @@ class SketchFeedback:
         """Always: the sketch is linear, and its error is at the server."""
         return True
 
+    @property
+    def step_share(self) -> float:
+        """Return n / (n + d): the part of any vector that n numbers can take away."""
+        return self.compressor.numbers / (self.compressor.numbers + self.compressor.length)
+
     def client(
         self,
         product: Tensor,
         step: float,  # noqa: ARG002 - the server applies it
         memory: Tensor | None,  # noqa: ARG002 - the server has it
+        *,
+        fresh: bool = True,  # noqa: ARG002
     ) -> tuple[Payload, None]:
         """Send S(p)."""
         return self.compressor.compress(product), None
@@ -45,6 +52,8 @@ class SketchFeedback:
         shares: Sequence[float],
         step: float,
         memory: Tensor | None,
+        right: Tensor | None = None,  # noqa: ARG002 - the caller adds it
+        total: float = 1.0,  # noqa: ARG002
     ) -> tuple[Tensor, Tensor]:
         """Return Delta = U(z) for z = alpha S_G + S_e, and S_e' = z - S(Delta)."""
         check_shares(payloads, shares)
@@ -55,20 +64,6 @@ class SketchFeedback:
             z = z + same_shape(memory, z)
         delta = U(self.compressor.wrap(z))
         return delta, z - S(delta).table
-
-    def residual(
-        self,
-        payloads: Sequence[Payload],
-        shares: Sequence[float],
-        delta: Tensor,  # noqa: ARG002 - U would miss the most of Hv
-        step: float,  # noqa: ARG002 - the sketches are of H_m v itself
-        right: Tensor,
-    ) -> float:
-        """Return the norm that the sketch S_G - S(right) shows; S is linear."""
-        difference = -self.compressor.compress(right).table
-        for share, payload in zip(shares, payloads, strict=True):
-            difference += share * self.compressor.check(payload).table
-        return self.compressor.norm(self.compressor.wrap(difference))
 
     def error(self, memory: Tensor | None, at_clients: float) -> float:
         """Return the norm that the sketch S_e shows."""

@@ -31,7 +31,13 @@ from fedsift.keys import hint
 RATE = 20.0
 RATES = (1.0, 10.0, 100.0, 1000.0)
 OF_THE_PAPER = ("iter-topk", "iter-sketch", "non-iter")
-PAPER_PLAIN = {"outer_decay": 0, "self_paced": 0.0, "head_start": 0, "bootstrap": 0.0}
+PAPER_PLAIN: dict[str, Any] = {
+    "outer_decay": 0,
+    "self_paced": 0.0,
+    "head_start": 0,
+    "bootstrap": 0.0,
+}
+PAPER_PLAIN |= {"weight_mean": 0.0, "feedback": "listing"}
 BASELINES = ("fedavg", "oracle", "focus", "preprocess")
 DECIDED = {  # by the figure or by an option of its own, so that a run's name shows them
     "dataset": "--datasets",

@@ -225,6 +225,7 @@ def hypergradient_summary(setup: Setup, last: dict[str, Any]) -> dict[str, Any] 
     return {
         "iterations": config.value("iterations") or 1,
         "residual": last.get("residual"),
+        "residual_by": "independent sketch",
         "rate": config.value("rate"),
         "curvature": config.value("curvature"),
     }

@@ -26,6 +26,7 @@ from fedsift.client.passes import Cross, cross_pass, joint_pass, product_pass
 from fedsift.federation.stacked import Members, trained
 from fedsift.hypergradient import CurvatureSettings
 from fedsift.hypergradient.products import Compression
+from fedsift.hypergradient.residual import Witness
 from fedsift.messages import ClientId, Request
 from fedsift.problem import SampleWeighting
 from fedsift.problem.protocol import is_stored
@@ -63,10 +64,9 @@ def _along(members: Members, request: Request) -> dict[ClientId, Shared]:
         return {}
     product, crosses = _products(members, request, y)
     payload, _ = feedback.client(product, 1.0, None)
-    return {
-        client.id: Shared(product=product, payload=payload, cross=crosses.get(client.id))
-        for client, _ in members
-    }
+    seen = request.read(Witness).seen(product)
+    whole = Shared(product=product, payload=payload, residual=seen)
+    return {client.id: replace(whole, cross=crosses.get(client.id)) for client, _ in members}
 
 
 def _common_model(members: Members, request: Request) -> Tensor | None:

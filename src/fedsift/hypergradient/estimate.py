@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from torch import Tensor
@@ -47,27 +47,38 @@ class CurvatureSettings:
 class SolverState:
     """What an estimator keeps between rounds.
 
-    ``fresh`` is True until clients have been asked: any error that they kept before is invalid.
+    ``epoch`` numbers the systems: what clients kept in another one is invalid .
+    ``fresh`` is True until clients have been asked for a product: v was 0 before.
     ``sent`` is the v that clients have, ``version`` its number (single-loop only).
     """
 
     v: Tensor | None = None
     memory: Tensor | None = None
+    epoch: int = 0
     fresh: bool = True
     sent: Tensor | None = None
     version: int = 0
     step_scale: float = 1.0
     resets: int = 0
 
+    def from_zero(self) -> SolverState:
+        """Return the state without v and without any memory, here or at a client."""
+        return replace(self, v=None, memory=None, epoch=self.epoch + 1, fresh=True)
+
+    def without_memory(self) -> SolverState:
+        """Return the state with its v alone: what was kept, here or at a client, is dropped."""
+        fresh = self.v is None
+        return replace(self, memory=None, epoch=self.epoch + 1, fresh=fresh)
+
 
 @dataclass(frozen=True)
 class Estimate:
     """A solution of (∇²_yy G) v = ∇_y F, and how good it is.
 
-    ``residual`` is ‖Hv − ∇_y F‖ / ‖∇_y F‖; ``residual_is_exact`` is False where it was estimated
-    from compressed numbers, and is then that of the last v a product was made with; None where
-    there was no product. ``usable`` is False where the solver failed; ``advice`` is a sentence that
-    says what to try.
+    ``residual`` is ‖Hv − ∇_y F‖ / ‖∇_y F‖ of this v, within some per cent (``residual.py``), and
+    None where there was no product; ``residual_is_exact`` is True where an exchange without
+    compression measured it. ``usable`` is False where no v was found that is better than v = 0;
+    ``advice`` is a sentence that says what to try.
     """
 
     v: Tensor
@@ -79,6 +90,7 @@ class Estimate:
     usable: bool = True
     advice: str | None = None
     events: tuple[str, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Estimator(Protocol):

@@ -11,8 +11,17 @@
 | ``schedule``    | α_i                   |
 | ``memory``      | S(e_i), or e_m at the clients for Top-k |
 
-Departures. With v_0 = 0 the first product is zero and no exchange is made for it. A warm start
-keeps v and e across calls. Damping and divergence are dealt with in ``solver_step``.
+α L ≤ O(k / d) is needed, L being the largest curvature and k of d the numbers kept: by its shift a
+with ``Theorem``, and a ``Constant`` step must be that small. With the feedback ``ef21`` a constant
+step may stay; with the listing, and less so with Eq. 12 (``gradient``), v then stalls.
+
+Departures. With v_0 = 0 the first product is zero and no exchange is made for it. The exchange that
+this saves measures the last v: v_i is measured by the exchange that asks for ∇²_yy g_m v_i
+(``residual.py``), and v_I, not v_I+1 which it leads to, is the result. A warm start keeps v_I+1 and
+e for the next call, so that n calls of I iterations give v_nI, as one call of n I iterations does.
+A v that is not surely better than v = 0 is shortened. Where that does not help either, α ∇_y F is
+the result, which one more exchange measures, so that x moves on; the solver keeps its v.
+Damping and divergence are dealt with in ``solver_step``.
 """
 
 from __future__ import annotations
@@ -24,19 +33,34 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedsift.compress import COMPRESSORS, Feedback, feedback_for, make_compressor
+from fedsift.compress import COMPRESSORS, Feedback, FeedbackKeys, chosen_feedback
 from fedsift.hypergradient.estimate import CurvatureSettings, Estimate, Point, SolverState
-from fedsift.hypergradient.products import Compression, exact_residual, product_request
+from fedsift.hypergradient.products import (
+    Compression,
+    exact_residual,
+    measure_request,
+    product_request,
+)
+from fedsift.hypergradient.residual import Judge, Measured, Witness
 from fedsift.hypergradient.settings import (
     CurvatureKeys,
     EstimatorRow,
     ResidualKeys,
     StepKeys,
     curvature_of,
+    step_of,
 )
-from fedsift.hypergradient.solver_step import NEGATIVE, Guard, Update, step_back, update_v
-from fedsift.keys import BuildContext, Keys, Settings, key, number
+from fedsift.hypergradient.solver_step import (
+    NEGATIVE,
+    Guard,
+    Update,
+    after_losses,
+    step_back,
+    update_v,
+)
+from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Answers, Cohort, sample_cohort
+from fedsift.randomness import derive
 
 
 @dataclass(frozen=True)
@@ -88,88 +112,164 @@ class Iterative:
         self, cohort: Cohort, point: Point, state: SolverState
     ) -> tuple[Estimate, SolverState]:
         """Run I iterations from v_0 = 0, or from the last v if warm."""
-        b = point.outer_gradient
-        if not self.warm_start:
-            state = replace(state, v=None, memory=None, fresh=True)
-        v, memory, fresh = state.v, state.memory, state.fresh
-        average, weight_sum = torch.zeros_like(b), 0.0
-        last, events, asked = Update(b), list[str](), False
-        for i in range(self.iterations):
-            step = self.schedule(i) * state.step_scale
-            if v is None:
-                v = step * b  # the product with v_0 = 0 is zero: nothing to ask
-                continue
-            if (w := self.schedule.weight(i)) is not None:
-                average, weight_sum = average + w * v, weight_sum + w
-            # The model travels with the first product, unless new clients are drawn each time.
-            y_is_known = asked and not self.resample
-            answers = self._ask(cohort, point, v, i, step, fresh=fresh, y_is_known=y_is_known)
-            asked, fresh = True, False
-            events += answers.events
-            last = update_v(
-                self.feedback,
-                answers,
-                v,
-                b,
-                memory,
-                step=step,
-                damping=self.curvature.damping,
-                guard=self.guard,
-            )
-            if last.trouble is not None:
-                sentence, state = step_back(state, last, step, point.round)
-                return _failed(b, sentence, events), state
-            v, memory = last.v, last.memory
-        assert v is not None
-        answer = average / weight_sum if weight_sum else v
-        residual = last.residual
+        state = state if self.warm_start else state.from_zero()
+        was_warm = state.v is not None
+        run, state = self._iterations(cohort, point, state, self.iterations)
+        v, residual = run.tried.answer()
+        if was_warm and not bool(v.any()):
+            v, residual, said = self._gradient(cohort, point, state)
+            run = replace(run, events=(*run.events, *said))
         if self.check_residual:
-            residual = exact_residual(cohort, point, answer, self.curvature)
+            residual = exact_residual(cohort, point, v, self.curvature)
         estimate = Estimate(
-            v=answer,
+            v=v,
             residual=residual,
             residual_is_exact=self.check_residual,
             iterations=self.iterations,
-            direction_arrays={**point.arrays(asked and not self.resample), "v": answer},
-            advice=NEGATIVE if last.curvature < 0 else None,
-            events=tuple(events),
+            direction_arrays={**point.arrays(run.asked and not self.resample), "v": v},
+            usable=bool(v.any()),
+            advice=run.trouble or (NEGATIVE if run.curvature < 0 else None),
+            events=run.events,
+            metrics={"solver_lr": self.schedule(0)},
         )
-        return estimate, replace(state, v=v, memory=memory, fresh=fresh)
+        return estimate, state
+
+    def _gradient(
+        self, cohort: Cohort, point: Point, state: SolverState
+    ) -> tuple[Tensor, float, tuple[str, ...]]:
+        """Measure α ∇_y F, for a round in which nothing else is better than v = 0."""
+        b, witness = point.outer_gradient, self._witness(point)
+        v = self.schedule(0) * state.step_scale * b
+        answers = cohort.ask(measure_request(point, {"v": v}, self.curvature, witness))
+        judge = Judge.of(witness, b)
+        seen = judge.measured(judge.product(answers, v, self.curvature.damping))
+        return seen.scale * v, seen.least, answers.events
+
+    def _iterations(
+        self, cohort: Cohort, point: Point, state: SolverState, count: int
+    ) -> tuple[Run, SolverState]:
+        """Do this many iterations, from v_0 = 0 or from the v that there is."""
+        b, judge = point.outer_gradient, Judge.of(self._witness(point), point.outer_gradient)
+        run = Run(Tried(b))
+        for i in range(count):
+            step, weight = self.schedule(i) * state.step_scale, self.schedule.weight(i)
+            if state.v is None:  # the product with v_0 = 0 is zero: the first step is free
+                run = replace(run, tried=run.tried.with_zero(weight))
+                state = replace(state, v=step * b)
+                if weight is not None:
+                    continue
+            assert state.v is not None
+            # The model travels with the first product, unless new clients are drawn each time.
+            drawn = self._drawn(cohort, point, i)
+            answers = self._ask(drawn, point, state, i, step, run.asked and not self.resample)
+            update = self._update(answers, state, point, i, step, judge)
+            tried = run.tried.with_next(state.v, update, weight, judge)
+            run = Run(tried, (*run.events, *answers.events), True, update.curvature)
+            if update.trouble is not None:
+                sentence, state = step_back(state, update, step, point.round)
+                return replace(run, events=(*run.events, sentence), trouble=sentence), state
+            state = replace(state, v=update.v, memory=update.memory, fresh=False)
+            state = after_losses(state, self.feedback, len(drawn.clients), answers)
+        return run, state
+
+    def _drawn(self, cohort: Cohort, point: Point, i: int) -> Cohort:
+        """Return whom to ask in iteration i."""
+        if not self.resample:
+            return cohort
+        key = (self.seed, point.round, "solver", i)
+        return sample_cohort(cohort.federation, len(cohort.clients), cohort.min_clients, *key)
 
     def _ask(
+        self, cohort: Cohort, point: Point, state: SolverState, i: int, step: float, known: bool
+    ) -> Answers:
+        """Do lines 4-5: ask for the compressed products; ``known``: the clients have y."""
+        assert state.v is not None
+        bare = replace(self.curvature, damping=0.0)
+        arrays = {**point.arrays(known), "v": state.v}
+        if self.feedback.needs_right:
+            arrays["right"] = point.outer_gradient - self.curvature.damping * state.v
+        turned = self.feedback.turned(point.round, i)
+        compression = Compression.by(turned, step, epoch=state.epoch, fresh=state.fresh)
+        return cohort.ask(product_request(point, arrays, compression, bare, self._witness(point)))
+
+    def _update(
         self,
-        cohort: Cohort,
+        answers: Answers,
+        state: SolverState,
         point: Point,
-        v: Tensor,
         i: int,
         step: float,
-        *,
-        fresh: bool,
-        y_is_known: bool,
-    ) -> Answers:
-        """Do lines 4-5: ask for the compressed products."""
-        if self.resample:
-            key = (self.seed, point.round, "solver", i)
-            size = len(cohort.clients)
-            cohort = sample_cohort(cohort.federation, size, cohort.min_clients, *key)
-        bare = replace(self.curvature, damping=0.0)
-        arrays = {**point.arrays(y_is_known), "v": v}
-        compression = Compression.by(self.feedback, step, fresh=fresh)
-        return cohort.ask(product_request(point, arrays, compression, bare))
+        judge: Judge,
+    ) -> Update:
+        """Do lines 6-9."""
+        assert state.v is not None
+        return update_v(
+            self.feedback.turned(point.round, i),
+            answers,
+            state.v,
+            point.outer_gradient,
+            state.memory,
+            step=step,
+            damping=self.curvature.damping,
+            guard=self.guard,
+            judge=judge,
+        )
+
+    def _witness(self, point: Point) -> Witness:
+        return Witness(derive(self.seed, point.round, "residual"))
 
 
-def _failed(b: Tensor, sentence: str, events: list[str]) -> Estimate:
-    """Return v = 0, marked as not to be used."""
-    return Estimate(
-        v=torch.zeros_like(b),
-        residual=1.0,
-        residual_is_exact=True,
-        iterations=0,
-        direction_arrays={},
-        usable=False,
-        advice=sentence,
-        events=(*events, sentence),
-    )
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """The v that were measured in one call, as far as the answer depends on them.
+
+    The last one, and the best one at the length that makes it no worse than v = 0; with weights the
+    mean over all, which is measured by the mean of their P.
+    """
+
+    zero: Tensor
+    last: tuple[Tensor, Measured] | None = None
+    best: tuple[Tensor, Measured] | None = None
+    total: Tensor | None = None
+    product: Tensor | None = None
+    weights: float = 0.0
+
+    def with_zero(self, weight: float | None) -> Tried:
+        """Add v_0 = 0: Theorem 1 has it in its mean."""
+        return self if weight is None else replace(self, weights=weight)
+
+    def with_next(self, v: Tensor, update: Update, weight: float | None, judge: Judge) -> Tried:
+        """Add a v and what was seen of it."""
+        seen, P = update.seen, update.product
+        assert P is not None
+        if weight is None:
+            best = min(self.best or (v, seen), (v, seen), key=lambda one: one[1].least)
+            return replace(self, last=(v, seen), best=best)
+        weights = self.weights + weight
+        total = weight * v if self.total is None else self.total + weight * v
+        product = weight * P if self.product is None else self.product + weight * P
+        mean = (total / weights, judge.measured(product / weights))
+        return Tried(self.zero, mean, mean, total, product, weights)
+
+    def answer(self) -> tuple[Tensor, float]:
+        """Return the last v if it is surely better than v = 0, else the best; and its residual."""
+        if self.last is None or self.best is None:
+            return torch.zeros_like(self.zero), 1.0
+        v, seen = self.last if self.last[1].scale == 1.0 else self.best
+        if seen.scale == 1.0:
+            return v, seen.residual
+        return seen.scale * v, seen.least
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What some iterations gave: the v tried, what was said, and the last curvature along v."""
+
+    tried: Tried
+    events: tuple[str, ...] = ()
+    asked: bool = False
+    curvature: float = 0.0
+    trouble: str | None = None
 
 
 @dataclass(frozen=True)
@@ -190,9 +290,9 @@ class IterativeKeys(Keys):
     resample: bool = key(False, "draw new clients for every solver iteration")
 
 
-SCHEDULES: dict[str, Callable[[Settings], Constant | Theorem]] = {
-    "constant": lambda settings: Constant(number(settings[StepKeys].solver_lr)),
-    "theorem": lambda settings: Theorem(settings[IterativeKeys].mu, settings[IterativeKeys].shift),
+SCHEDULES: dict[str, Callable[[IterativeKeys, float], Constant | Theorem]] = {
+    "constant": lambda own, step: Constant(step),  # noqa: ARG005
+    "theorem": lambda own, step: Theorem(own.mu, own.shift),  # noqa: ARG005
 }
 
 
@@ -200,11 +300,11 @@ def with_compressor(name: str, text: str) -> EstimatorRow:
     """Return the row of Algorithm 2 with a compressor of the table."""
 
     def build(settings: Settings, context: BuildContext) -> Iterative:
-        own = settings[IterativeKeys]
+        own, feedback = settings[IterativeKeys], chosen_feedback(name, settings, context)
         return Iterative(
-            feedback_for(make_compressor(name, settings, context)),
+            feedback,
             own.iterations,
-            SCHEDULES[own.schedule](settings),
+            SCHEDULES[own.schedule](own, step_of(settings, context, feedback)),
             curvature_of(settings),
             warm_start=own.warm_start,
             resample=own.resample,
@@ -212,7 +312,7 @@ def with_compressor(name: str, text: str) -> EstimatorRow:
             seed=context.seed,
         )
 
-    groups = (IterativeKeys, StepKeys, CurvatureKeys, ResidualKeys)
+    groups = (FeedbackKeys, IterativeKeys, StepKeys, CurvatureKeys, ResidualKeys)
     return EstimatorRow(text, (*COMPRESSORS[name].groups, *groups), build)
 
 

@@ -11,9 +11,10 @@ off: v is sought in the span of S_1ᵀ, and a new subspace each round averages i
 the Gauss-Newton matrix a client then needs r_1 forward passes and none back; v is the best one in
 the span of S_1ᵀ, in the norm of the matrix.
 
-The residual is that of the sketched system (with Galerkin it is zero by construction, and
-``check_residual`` measures it): a subspace embedding S_2 keeps norms, so it estimates
-‖Hv − ∇_y F‖ / ‖∇_y F‖ when r_2 is well above r_1.
+The residual of the sketched system says little of v: ω̂ is fitted to it (with Galerkin it is zero by
+construction). So clients are asked once more, for a small independent sketch of ∇²_yy g_m v
+(``residual.py``): r_1 numbers down and 320 up, and v is shortened, or not used, where it is not
+surely better than v = 0.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
-from fedsift.compress import RateKeys, SparseEmbedding
+from fedsift.compress import Payload, RateKeys, SparseEmbedding
 from fedsift.errors import ConfigError, InputError
 from fedsift.hypergradient.estimate import (
     CurvatureSettings,
     Estimate,
     Point,
     SolverState,
-    relative,
 )
-from fedsift.hypergradient.products import exact_residual
+from fedsift.hypergradient.products import exact_residual, measure_request
+from fedsift.hypergradient.residual import Judge, Measured, Witness
 from fedsift.hypergradient.settings import (
     CurvatureKeys,
     EstimatorRow,
@@ -41,7 +43,7 @@ from fedsift.hypergradient.settings import (
     curvature_of,
 )
 from fedsift.keys import BuildContext, Keys, Settings, key
-from fedsift.messages import Cohort, Request, scalars_of
+from fedsift.messages import Answers, Cohort, Request, scalars_of
 from fedsift.randomness import derive
 
 SYSTEMS = ("least-squares", "galerkin")
@@ -103,7 +105,7 @@ class NonIterative:
     def estimate(
         self, cohort: Cohort, point: Point, state: SolverState
     ) -> tuple[Estimate, SolverState]:
-        """Make one exchange and one least-squares solve."""
+        """Make one exchange, one least-squares solve, and one exchange that measures it."""
         b = point.outer_gradient
         era = point.round if self.fresh_seeds else 0
         seed1, seed2 = (derive(self.seed, era, name) for name in ("tau_1", "tau_2"))
@@ -119,7 +121,12 @@ class NonIterative:
         if not finite:
             omega = torch.zeros_like(omega)
         v = sketched.embedding(len(b)).transpose_apply(omega)
-        residual = relative(system @ omega - right, right)
+        subspace = scalars_of(SubspaceSeed(self.r1, seed1))
+        arrays: dict[str, Payload] = {**point.arrays(y_is_known=True), "omega": omega}
+        witness = Witness(derive(self.seed, point.round, "residual"))
+        request = measure_request(point, {"omega": omega}, self.curvature, witness, subspace)
+        seen = self._seen(cohort.ask(request), witness, v, b)
+        v, omega, residual = seen.scale * v, seen.scale * omega, seen.least
         if self.check_residual:
             residual = exact_residual(cohort, point, v, self.curvature)
         advice = _advice(int(solved.rank), self.r1, finite)
@@ -129,14 +136,18 @@ class NonIterative:
                 residual=residual,
                 residual_is_exact=self.check_residual,
                 iterations=1,
-                direction_arrays={**point.arrays(y_is_known=True), "omega": omega},
-                direction_scalars=scalars_of(SubspaceSeed(self.r1, seed1)),
-                usable=finite,
+                direction_arrays={**arrays, "omega": omega},
+                direction_scalars=subspace,
+                usable=finite and seen.scale > 0.0,
                 advice=advice,
                 events=answers.events if advice is None else (*answers.events, advice),
             ),
             state,
         )
+
+    def _seen(self, answers: Answers, witness: Witness, v: Tensor, b: Tensor) -> Measured:
+        judge = Judge.of(witness, b)
+        return judge.measured(judge.product(answers, v, self.curvature.damping))
 
 
 def _advice(rank: int, r1: int, finite: bool) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fedsift.compress import Feedback
 from fedsift.hypergradient.estimate import CurvatureSettings, Estimator
 from fedsift.keys import Auto, BuildContext, Keys, Settings, key, number
 from fedsift.problem.curvature import CURVATURES
@@ -26,7 +27,10 @@ class StepKeys(Keys):
 
     table: ClassVar[str] = "solver"
     solver_lr: Auto = key(
-        "auto", "solver step size α; auto: the inner step's", low=0, open_low=True
+        "auto",
+        "solver step size α; auto: the inner step's, n / (n + d) of it for a sketch of n numbers",
+        low=0,
+        open_low=True,
     )
 
 
@@ -60,6 +64,12 @@ class ResidualKeys(Keys):
     check_residual: bool = key(
         False, "measure the residual exactly, by one more exchange without compression per round"
     )
+
+
+def step_of(settings: Settings, context: BuildContext, feedback: Feedback) -> float:
+    """Return α: the user's, or the share of the found one that is stable with this compression."""
+    step = number(settings[StepKeys].solver_lr)
+    return step * feedback.step_share if "solver_lr" in context.found else step
 
 
 def curvature_of(settings: Settings) -> CurvatureSettings:

@@ -4,8 +4,10 @@
     Δ   = U(α S_G + S(e)),   v' = v − (Δ + α δ v − α ∇_y F),   S(e') = α S_G + S(e) − S(Δ)
 
 δ is the damping: its part of the product is the server's own and needs no compression, like ∇_y F.
-These lines diverge when U returns more noise than signal, and then silently. So the residual and
-the growth of the error are watched; on divergence v and e go to zero and the step is halved.
+These lines need α L ≤ O(k / d), L being the largest curvature, k of d what the compressor keeps;
+with more they diverge, and silently. So the residual (``residual.py``) and the growth of the error
+are watched; on divergence v and e go to zero and the step is halved. What is worse than v = 0
+without being divergence goes on, but is not used: ``Measured.scale``.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from torch import Tensor
 
 from fedsift.compress import Feedback
 from fedsift.hypergradient.estimate import SolverState
+from fedsift.hypergradient.residual import Judge, Measured
 from fedsift.messages import Answers
 
+UNSEEN = Measured()
 NEGATIVE = "the curvature along v is negative; use curvature 'gauss-newton' or raise the damping"
 
 
@@ -28,7 +32,7 @@ class Guard:
     """When to call the solver diverged.
 
     A residual of 1 is that of v = 0. Warm starts overshoot it for a while when ∇_y F shrinks
-    between rounds; beyond ``residual`` the estimate is worse than none. ``error`` bounds the error
+    between rounds; beyond ``residual`` it is faster to begin again. ``error`` bounds the error
     memory relative to α ‖∇_y F‖: a stable error feedback keeps it of the order of the rate.
     """
 
@@ -49,11 +53,15 @@ class Guard:
 
 @dataclass(frozen=True)
 class Update:
-    """One iteration's outcome; ``trouble`` says why it must not be used."""
+    """One iteration's outcome: the next v, and what was ``seen`` of the one before, by its P.
+
+    ``trouble`` says why the next must not be used.
+    """
 
     v: Tensor
     memory: Tensor | None = None
-    residual: float = 1.0
+    product: Tensor | None = None
+    seen: Measured = UNSEEN
     curvature: float = 0.0
     trouble: str | None = None
 
@@ -68,17 +76,33 @@ def update_v(
     step: float,
     damping: float,
     guard: Guard,
+    judge: Judge,
+    sent: Tensor | None = None,
 ) -> Update:
-    """Do lines 6-9 with the products that the clients have sent."""
+    """Do lines 6-9 with the products that the clients have sent.
+
+    ``sent`` is the v that they were made with, where it is not the server's.
+    """
+    product = judge.product(answers, v if sent is None else sent, damping)
+    seen = judge.measured(product)
     payloads, shares = answers.payloads("product"), answers.shares
-    delta, memory = feedback.server(payloads, shares, step, memory)
     right = outer_gradient - damping * v
+    total = float(sum(reply.num_samples for reply in answers.replies))
+    delta, memory = feedback.server(payloads, shares, step, memory, right, total)
     size = max(float(outer_gradient.norm()), 1e-30)
-    residual = feedback.residual(payloads, shares, delta, step, right) / size
     error = feedback.error(memory, answers.mean_scalar("error")) / (step * size)
     v = v - (delta - step * right)
     curvature = answers.mean_scalar("curvature")
-    return Update(v, memory, residual, curvature, guard.verdict(residual, error, v))
+    trouble = guard.verdict(seen.residual, error, v)
+    return Update(v, memory, product, seen, curvature, trouble)
+
+
+def after_losses(
+    state: SolverState, feedback: Feedback, asked: int, answers: Answers
+) -> SolverState:
+    """Return the state for the next iteration; a lost reply may leave both sides of EF21 apart."""
+    tracks = feedback.form == "ef21" and not feedback.poolable
+    return state.without_memory() if tracks and len(answers.replies) < asked else state
 
 
 def step_back(state: SolverState, update: Update, step: float, k: int) -> tuple[str, SolverState]:
@@ -89,7 +113,11 @@ def step_back(state: SolverState, update: Update, step: float, k: int) -> tuple[
         f"the step went from {step:.3g} to {step / 2:.3g}: {advice}"
     )
     # The version goes on counting: a client with an old v must not be taken for one with the last.
+    # So does the epoch: what clients have kept belongs to the system that was given up.
     fresh = SolverState(
-        version=state.version, step_scale=state.step_scale / 2, resets=state.resets + 1
+        epoch=state.epoch + 1,
+        version=state.version,
+        step_scale=state.step_scale / 2,
+        resets=state.resets + 1,
     )
     return sentence, fresh

@@ -131,7 +131,8 @@ LINES = (
     LineSpec(
         "residual",
         "Residual of the hypergradient solver",
-        "Residual of the linear system for v that gives the hypergradient, on a log scale.",
+        "Residual ‖Hv − ∇F‖ / ‖∇F‖ of the v that the weights moved along, on a log scale, by a "
+        "sketch that does not steer v; v = 0 has 1.",
         lambda rounds: rounds["residual"].where(rounds["residual"] > 0),
         log=True,
     ),

@@ -57,6 +57,14 @@ class Curve:
         """Return a number of the summaries, where it is known."""
         return [float(run[key]) for run in self.runs if run[key] is not None]
 
+    def residuals(self) -> list[float]:
+        """Return ‖Hv − ∇_y F‖ / ‖∇_y F‖ of the last round's v, where it was measured independently.
+
+        Runs before that was so measured it in the numbers that steer v: they are left out.
+        """
+        found = [run.get("hypergradient") or {} for run in self.runs]
+        return [float(one["residual"]) for one in found if one.get("residual_by")]
+
 
 def load_curves(folder: Path) -> list[Curve]:
     """Read a folder of results, in the order of the paper."""
@@ -77,7 +85,7 @@ def load_curves(folder: Path) -> list[Curve]:
 def table(curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
     """Return titles and a row per curve: figures of the last round, bytes and exchanges."""
     titles = ["dataset", "split", "method", "rate", "seeds", "rounds", "accuracy", "F1 of weights"]
-    titles += ["MB up", "MB down", "exchanges"]
+    titles += ["residual", "MB up", "MB down", "exchanges"]
     rows = []
     for curve in curves:
         rate = "–" if curve.rate is None else f"{curve.rate:g}"
@@ -85,6 +93,7 @@ def table(curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
         cells = [curve.dataset, curve.split, f"`{curve.method}`", rate, seeds]
         cells += [over_seeds(curve.values("rounds"), ".0f")]
         cells += [over_seeds(curve.values(key), ".3f") for key in ("test_accuracy", "weights_f1")]
+        cells += [over_seeds(curve.residuals(), ".2f")]
         cells += [_mean(curve.values(key), MEGABYTE) for key in ("bytes_up", "bytes_down")]
         rows.append([*cells, over_seeds(curve.values("exchanges"), ".0f")])
     return titles, rows

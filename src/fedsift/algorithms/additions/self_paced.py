@@ -48,7 +48,7 @@ class SelfPaced:
         lr = self.outer.lr
         slower = max(1.0, (k + 1) / self.decay_after)
         given_up = trusted * (lr - lr / slower)
-        return Move(lr - given_up, self.outer.rule, self.strength * given_up)
+        return Move(lr - given_up, self.outer.rule, self.strength * given_up, self.outer.mean)
 
 
 @torch.no_grad()
