@@ -131,7 +131,7 @@ def clean_loss(server: Server, y: Tensor) -> float:
 def _restarted(solver: SolverState) -> SolverState:
     """Return the solver with its v, and nothing that rests on a round that did not count."""
     kept: dict[str, Any] = {name: getattr(solver, name) for name in ("v", "step_scale", "resets")}
-    return SolverState(**kept, version=solver.version + 1)
+    return SolverState(**kept)
 
 
 def _apart(state: ServerState) -> tuple[dict[str, float], ServerState]:

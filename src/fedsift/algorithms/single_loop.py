@@ -13,16 +13,14 @@ With Top-k each client keeps the error of its own products (``compress/error_fee
 
 At a fixed point Hv = ∇_y F, ∇_y G = 0 and ∇h = 0: the same solution as Algorithm 1's.
 
-Downlink: clients keep the last v, and get the compressed difference to it. What the compression
-leaves out stays in the next difference, so the error feedback is in the difference itself.
+Downlink: clients keep the last v, and get Top-k of the difference to it, at the rate ``downlink``
+or the run's own (``federation/compressed.py``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
-
-from torch import Tensor
 
 from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_head_start
 from fedsift.algorithms.fedavg import draw_cohort, local_of, next_y
@@ -31,7 +29,6 @@ from fedsift.algorithms.outer_step import OuterSchedule, OuterStep, TotalSamples
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.compress import (
     COMPRESSORS,
-    Compressor,
     Feedback,
     Payload,
     RateKeys,
@@ -39,12 +36,12 @@ from fedsift.compress import (
     feedback_for,
     make_compressor,
 )
-from fedsift.hypergradient import CurvatureSettings, Guard, SolverState
+from fedsift.hypergradient import CurvatureSettings, Guard
 from fedsift.hypergradient.products import Compression
 from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of
 from fedsift.hypergradient.solver_step import step_back, update_v
 from fedsift.keys import BuildContext, Keys, Settings, key, number
-from fedsift.messages import Federation, Request, Versioned, scalars_of
+from fedsift.messages import ByDifference, Federation, Request, Versioned, scalars_of
 from fedsift.problem import outer_gradients
 from fedsift.problem.sgd import LocalSteps
 
@@ -54,7 +51,7 @@ class SingleLoop:
     """One exchange per round."""
 
     feedback: Feedback
-    downlink: Compressor
+    downlink: float = 20.0
     step: float = 0.1
     curvature: CurvatureSettings = CurvatureSettings("gauss-newton", damping=0.5)
     local: LocalSteps = LocalSteps()
@@ -68,9 +65,10 @@ class SingleLoop:
         # Step 1: the one exchange, at (x_k, y_k, v_k).
         cohort = draw_cohort(federation, server, k)
         v = state.y.new_zeros(len(state.y)) if state.solver.v is None else state.solver.v
-        versioned, solver = self._send(v, state.solver)
+        solver = state.solver
         step, move = self.step * solver.step_scale, self.outer.at_round(server, state.y, k)
-        arrays: dict[str, Payload | Versioned] = {"y": state.y, "v": versioned}
+        sent = ByDifference(v, self.downlink)
+        arrays: dict[str, Payload | Versioned | ByDifference] = {"y": state.y, "v": sent}
         if state.x is not None:
             arrays["x"] = state.x
         scalars = scalars_of(
@@ -118,15 +116,6 @@ class SingleLoop:
         }
         return RoundInfo(metrics, events), ServerState(y, x_next, solver)
 
-    def _send(self, v: Tensor, solver: SolverState) -> tuple[Versioned, SolverState]:
-        """Return the v that clients get: the last one plus the compressed difference."""
-        version = solver.version + 1
-        if solver.sent is None:
-            return Versioned(v, version), replace(solver, sent=v, version=version)
-        difference = self.downlink.compress(v - solver.sent)
-        sent = solver.sent + self.downlink.decompress(difference)
-        return Versioned(sent, version, difference), replace(solver, sent=sent, version=version)
-
 
 @dataclass(frozen=True)
 class CompressorKeys(Keys):
@@ -149,7 +138,7 @@ def build(settings: Settings, context: BuildContext) -> Algorithm:
         name = "count-sketch" if context.cohort else "topk"
     algorithm = SingleLoop(
         feedback_for(make_compressor(name, settings, context)),
-        make_compressor("topk", settings, context),
+        settings[RateKeys].rate,
         number(settings[StepKeys].solver_lr),
         curvature_of(settings),
         local_of(settings),

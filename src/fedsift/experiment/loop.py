@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ import torch
 from fedsift.algorithms import ServerState
 from fedsift.experiment.metrics import accuracy, detection
 from fedsift.experiment.setup import Setup
+from fedsift.federation import CompressedFederation, Rates
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,12 @@ class Round:
 def rounds(setup: Setup, state: ServerState, first: int) -> Iterator[Round]:
     """Run rounds ``first`` .. K-1; rounds are numbered from 0 inside and from 1 in records."""
     config = setup.config
+    rates = Rates(config.update_rate, config.model_rate)
     for k in range(first, config.rounds):
         before, start = setup.federation.traffic, time.perf_counter()
-        info, state = setup.algorithm.round(setup.federation, setup.server, state, k)
+        federation = CompressedFederation(setup.federation, rates, state.sent)
+        info, state = setup.algorithm.round(federation, setup.server, state, k)
+        state = replace(state, sent=federation.sent())
         seconds = time.perf_counter() - start
         traffic = setup.federation.traffic - before
         due = (k + 1) % config.eval_every == 0 or k + 1 == config.rounds

@@ -48,14 +48,11 @@ class SolverState:
     """What an estimator keeps between rounds.
 
     ``fresh`` is True until clients have been asked: any error that they kept before is invalid.
-    ``sent`` is the v that clients have, ``version`` its number (single-loop only).
     """
 
     v: Tensor | None = None
     memory: Tensor | None = None
     fresh: bool = True
-    sent: Tensor | None = None
-    version: int = 0
     step_scale: float = 1.0
     resets: int = 0
 

@@ -88,8 +88,4 @@ def step_back(state: SolverState, update: Update, step: float, k: int) -> tuple[
         f"the solver diverged in round {k + 1} ({update.trouble}); v and its error were reset and "
         f"the step went from {step:.3g} to {step / 2:.3g}: {advice}"
     )
-    # The version goes on counting: a client with an old v must not be taken for one with the last.
-    fresh = SolverState(
-        version=state.version, step_scale=state.step_scale / 2, resets=state.resets + 1
-    )
-    return sentence, fresh
+    return sentence, SolverState(step_scale=state.step_scale / 2, resets=state.resets + 1)
