@@ -2,7 +2,7 @@
 
     c_m = C(u_m + e_m),   e_m' = u_m + e_m − c_m
 
-u_m is the change of the model by the local steps, C keeps the largest d / rate numbers in 16 bits
+u_m is the change of the model by the local steps, C keeps the largest d / rate numbers in 8 bits
 each. The request says how; an action knows nothing of it. e_m belongs to an epoch of the run, and
 is dropped in another: where a round is done again, what was left out of the first try is not owed.
 """

@@ -17,7 +17,7 @@ from fedsift.compress.identity import Identity
 from fedsift.compress.payload import Compressor
 from fedsift.compress.settings import RateKeys
 from fedsift.compress.sketch_feedback import SketchFeedback
-from fedsift.compress.topk import TopK
+from fedsift.compress.topk import TopK, TopKKeys
 from fedsift.errors import InputError
 from fedsift.keys import BuildContext, Keys, Settings
 
@@ -34,7 +34,7 @@ class Row:
 
 COMPRESSORS: dict[str, Row] = {
     "identity": Row(Identity, identity.build, NoFeedback, groups=()),
-    "topk": Row(TopK, topk.build, ClientFeedback),
+    "topk": Row(TopK, topk.build, ClientFeedback, (RateKeys, TopKKeys)),
     "count-sketch": Row(CountSketch, count_sketch.build, SketchFeedback, (RateKeys, SketchKeys)),
 }
 

@@ -2,9 +2,9 @@
 
     g_i = index_i − index_i−1 − 1 = 2^b q_i + r_i:      r_i in b bits, q_i as q_i zeros and a one
 
-b is the largest with 2^b <= ln 2 · d / k, by which k random indices of d take within some
-hundredths of a bit of their entropy log2 C(d, k): 7.1 bits each at d / k = 50. Whatever they are,
-they take at most b + 4 bits each.
+b is the largest with 2^(b − 1) <= ln 1.618 · d / k, by which k random indices of d take within a
+tenth of a bit each of their entropy log2 C(d, k): 7.1 bits at d / k = 50. Whatever they are, they
+take at most b + 4 bits each.
 
 All r come first, then all q; each ends on a whole byte, its first bit being the lowest.
 """
@@ -63,8 +63,7 @@ def decode(view: memoryview, count: int, length: int) -> Indices:
 
 def low_bits(count: int, length: int) -> int:
     """Return b."""
-    room = 69 * min(length, LARGEST) // (100 * max(count, 1))
-    return max(room.bit_length() - 1, 0)
+    return (481 * min(length, LARGEST) // (1000 * max(count, 1))).bit_length()
 
 
 def _gaps(indices: Indices) -> Indices:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from fedsift.compress.payload import Payload, Sparse, check_at_least, check_vect
 from fedsift.compress.rounding import FORMS, WHOLE, rounded
 from fedsift.compress.settings import RateKeys
 from fedsift.errors import InputError
-from fedsift.keys import BuildContext, Settings
+from fedsift.keys import BuildContext, Keys, Settings, key
 
 
 def largest(g: Tensor, k: int) -> Tensor:
@@ -103,6 +103,17 @@ class TopK:
         return {"name": "topk", "length": self.length, "k": self.k, **bits}
 
 
+@dataclass(frozen=True)
+class TopKKeys(Keys):
+    """The form of the values that Top-k sends."""
+
+    table: ClassVar[str] = "solver"
+    value_bits: int = key(
+        16, "bits of a number that topk sends: 16, 8, or 0 for all", low=0, high=16
+    )
+
+
 def build(settings: Settings, context: BuildContext) -> TopK:
     """Build it from its keys."""
-    return TopK.at_rate(context.length, settings[RateKeys].rate)
+    bits = settings[TopKKeys].value_bits
+    return TopK.at_rate(context.length, settings[RateKeys].rate, bits)

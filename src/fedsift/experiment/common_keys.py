@@ -136,10 +136,12 @@ class TrafficKeys(Keys):
 
     table: ClassVar[str] = "traffic"
     update_rate: float = key(
-        UPDATE_RATE, "numbers of a model update per number sent up, in 16 bits; 1: all", low=1
+        UPDATE_RATE, "numbers of a model update per number sent up, in 8 bits; 1: all", low=1
     )
     model_rate: float = key(
-        MODEL_RATE, "numbers of a model per number of its change sent down; 1: all", low=1
+        MODEL_RATE,
+        "numbers of a model per number of its change sent down, in 8 bits; 1: all",
+        low=1,
     )
 
 

@@ -1,8 +1,8 @@
 """A federation that sends differences: models down, updates up. No method knows of it.
 
-    down    ŷ_k = ŷ_k−1 + C(y_k − ŷ_k−1)           what all clients have; C: Top-k, values in 16 bits
-    up      c_m = C(u_m + e_m)                     by the client (``client/update.py``)
-    server  y_k+1 = y_k + Σ_m (N_m / Σ N) c_m      by the method, as without compression
+    down    ŷ_k = ŷ_k−1 + C(y_k − ŷ_k−1)         what all clients have; C: Top-k, values in 8 bits
+    up      c_m = C(u_m + e_m)                   by the client (``client/update.py``)
+    server  y_k+1 = y_k + Σ_m (N_m / Σ N) c_m    by the method, as without compression
 
 The server's y is exact, so what C leaves out is in the next difference: the error feedback is in
 the difference itself. This holds for every dense array of a request that is not small, whatever it
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from fedsift.client.update import SMALL, UPDATE, UpdateCompression
-from fedsift.compress import Sparse, TopK
+from fedsift.compress import Payload, Sparse, TopK
 from fedsift.compress.rounding import WHOLE, rounded
 from fedsift.messages import (
     ByDifference,
@@ -51,7 +51,7 @@ class Rates:
 
     update: float = 1.0
     model: float = 1.0
-    bits: int = 16
+    bits: int = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,14 +132,17 @@ class CompressedFederation:
         self._updated |= {(request.action, r.client) for r in replies if UPDATE in r.arrays}
         return [_unpacked(reply, plain) for reply in replies]
 
-    def _packed(self, request: Request, name: str) -> Tensor | Sparse | Versioned | object:
+    def _packed(self, request: Request, name: str) -> Payload | Versioned:
         """Return an array of a request as it is sent."""
-        given = request.arrays[name]
-        own = given.rate if isinstance(given, ByDifference) else 1.0
-        array, rate = given.value if isinstance(given, ByDifference) else given, self.rates.model
+        given, rate = request.arrays[name], self.rates.model
         bits = self.rates.bits if rate > 1 else WHOLE
-        rate = max(rate, own)
-        if rate == 1 or request.action in ASKED_ABOUT or not _is_large(array):
+        if isinstance(given, ByDifference):
+            array, rate = given.value, max(rate, given.rate)
+        elif isinstance(given, Tensor) and given.is_floating_point() and given.numel() >= SMALL:
+            array = given
+        else:
+            return given
+        if rate == 1 or request.action in ASKED_ABOUT:
             return array
         versioned, sent = next_version(array, Sent.of(name, self._sent), rate, bits)
         self._sent |= sent.arrays(name)
@@ -158,22 +161,20 @@ class CompressedFederation:
 
 
 def next_version(
-    array: Tensor, last: Sent | None, rate: float, bits: int = 16
+    array: Tensor, last: Sent | None, rate: float, bits: int = 8
 ) -> tuple[Versioned, Sent]:
     """Return the array as clients get it, and what they have then."""
-    digest = _digest(array)
+    digest, version = _digest(array), 1 if last is None else last.version + 1
     if last is not None and last.value.shape != array.shape:
-        last = None  # another model; the version starts anew, which no client can take for it
+        last = None
     if last is not None and torch.equal(last.digest, digest):
         return Versioned(last.value, last.version, changed=last.changed), last
-    version = 1 if last is None else last.version + 1
     wanted = array.flatten() if last is None else (array - last.value).flatten()
     if last is None or float(wanted.norm()) > float(array.norm()):
         value, whole = _whole(array, bits)
         changed = torch.full((array.numel(),), version, dtype=torch.int32, device=array.device)
-        return Versioned(value, version, changed=changed, whole=whole), Sent(
-            value, changed, version, digest
-        )
+        sent = Sent(value, changed, version, digest)
+        return Versioned(value, version, changed=changed, whole=whole), sent
     difference = TopK.at_rate(len(wanted), rate, bits).compress(wanted)
     value = advanced(last.value, difference, add=True)
     changed = last.changed.index_fill(0, difference.indices, version)
@@ -210,10 +211,6 @@ def _unpacked(reply: Reply, request: Request) -> Reply:
         return Reply(reply.client, reply.num_samples, error="its update is that of another model")
     dense = update.dense().reshape(shape)
     return replace(reply, arrays={**reply.arrays, UPDATE: dense})
-
-
-def _is_large(array: object) -> bool:
-    return isinstance(array, Tensor) and array.is_floating_point() and array.numel() >= SMALL
 
 
 def _digest(array: Tensor) -> Tensor:
