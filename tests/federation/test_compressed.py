@@ -59,9 +59,9 @@ def _reference(models, k):
     return have
 
 
-def test_clients_have_the_last_model_and_the_largest_changes_in_16_bits():
+def test_clients_have_the_last_model_and_the_largest_changes():
     inner = Echo()
-    layer = CompressedFederation(inner, RATES)
+    layer = CompressedFederation(inner, replace(RATES, bits=16))
     models = [m / 8 for m in _walk(6)]  # below 1, so that the whole has the exponent of numpy
     for k, y in enumerate(models):
         layer.ask(Request("train", k, {"y": y}), [0])
@@ -71,10 +71,10 @@ def test_clients_have_the_last_model_and_the_largest_changes_in_16_bits():
 
 
 def test_what_is_left_out_comes_later():
-    """A model that stands still but for a last bit arrives in about ``rate`` steps."""
+    """A model that stands still but for a last bit arrives in about twice ``rate`` steps."""
     y, sent = _vector("goal"), None
     _, sent = next_version(torch.zeros(D), sent, 20.0)
-    for k in range(30):
+    for k in range(45):
         _, sent = next_version(y + 1e-6 * k, sent, 20.0)
     assert float((sent.value - y).norm() / y.norm()) < 1e-3
 
@@ -128,6 +128,15 @@ def test_an_array_goes_whole_where_zero_is_nearer_than_what_clients_have():
     assert len(back.whole.indices) == 0  # in a few bytes
     on, _ = next_version(_vector("w"), sent, 20.0)  # from zero it goes by differences again
     assert on.difference is not None
+
+
+def test_an_array_that_a_method_sends_by_difference_begins_anew_from_zero():
+    _, sent = next_version(_vector("v"), None, 20.0, steady=True)
+    assert int(sent.value.count_nonzero()) == D // 20
+    anew, sent = next_version(-_vector("v"), sent, 20.0, steady=True)
+    assert len(anew.whole.indices) == D // 20
+    back, _ = next_version(torch.zeros(D), sent, 20.0, steady=True)
+    assert len(back.whole.indices) == 0
 
 
 def test_without_rates_only_what_a_method_sends_by_difference_is_compressed():

@@ -7,6 +7,8 @@ registry          the table of compressors, by name
 error_feedback    where the error of compression is remembered; of the sketch: sketch_feedback
 sparse_embedding  the random matrices S_1, S_2 of the non-iterative estimator
 hashing           the hash family behind the sketches
+rounding          numbers in 16 or 8 bits
+rice, huffman     indices and numbers as few bits
 wire              payloads and scalars as bytes
 """
 

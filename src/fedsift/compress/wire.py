@@ -9,12 +9,13 @@
 | 1 | n, number of dimensions, at most 8 |
 | 8 n | shape |
 | 8 | length (sparse and sketch only) |
-| 8 | seed of a sketch; form of a sparse vector: bits of a value, and 2^8 (e + 2^15) |
+| 8 | seed of a sketch; form of a sparse vector: bits of a value + 2^7 c + 2^8 (e + 2^15), or 0 |
 | rest | data |
 
 The data of a dense tensor or a sketch is row-major. A sparse vector has shape [k]: its values, of
-the dtype or, rounded, in 16 or 8 bits with a common exponent e (`rounding.py`), then its indices,
-strictly ascending, in the code of `rice.py`.
+the dtype or, rounded, in 16 or 8 bits with a common exponent e (`rounding.py`), which are in the
+code of `huffman.py` where that is shorter (c = 1); then its indices, strictly ascending, in the
+code of `rice.py`.
 
 Scalars are a flat JSON object in UTF-8, its bytes stored as a uint8 tensor of one dimension;
 values are bool, 64-bit int, float, str or null. NaN and infinities survive, as the literals `NaN`,
@@ -30,14 +31,14 @@ import json
 import math
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedsift.compress import rice
+from fedsift.compress import huffman, rice
 from fedsift.compress.payload import Payload, Sketch, Sparse
 from fedsift.compress.rounding import FARTHEST, FORMS, WHOLE, codes, exponent_of, read_codes
 from fedsift.errors import WireError
@@ -51,7 +52,7 @@ DENSE, SPARSE, SKETCH, SCALARS = 1, 2, 3, 4
 EXTRAS = {DENSE: 0, SPARSE: 2, SKETCH: 2, SCALARS: 0}  # fields after the shape
 NDIM = {SPARSE: 1, SKETCH: 2, SCALARS: 1}
 PREFIX = struct.Struct("<4sBBBB")
-BIAS = 2**15  # of the exponent of rounded values
+BIAS, CODED = 2**15, 2**7  # of the exponent of rounded values; that they are in Huffman's code
 
 DTYPES = {
     1: torch.float32,
@@ -89,7 +90,12 @@ class _Header:
     @property
     def bits(self) -> int:
         """How many bits a value of a sparse vector was rounded to; 0 if it was not."""
-        return self.extras[1] % 2**8 if self.kind == SPARSE else WHOLE
+        return self.extras[1] % CODED if self.kind == SPARSE else WHOLE
+
+    @property
+    def coded(self) -> bool:
+        """If the values of a sparse vector are in Huffman's code."""
+        return self.kind == SPARSE and bool(self.extras[1] & CODED)
 
     @property
     def exponent(self) -> int:
@@ -102,7 +108,7 @@ class _Header:
 
     def check_size(self, found: int) -> None:
         """Refuse a body of another size; that of the indices of a sparse vector is not known."""
-        least = self.values_size
+        least = 0 if self.coded else self.values_size
         if self.kind == SPARSE:
             least += rice.least_size(self.count, self.extras[0])
         if found < least or (found > least and self.kind != SPARSE):
@@ -121,23 +127,25 @@ def encode(payload: Payload | Scalars) -> bytes:
     header = _header(payload)
     if isinstance(payload, Sparse):
         _check_indices(payload.indices, len(payload.values), payload.length)
+        header, data = _values(payload, header)
         indices = rice.encode(payload.indices.cpu().numpy(), payload.length)
-        return b"".join((header.encode(), _values(payload, header), indices))
+        return b"".join((header.encode(), data, indices))
     values = payload.table if isinstance(payload, Sketch) else payload
     return b"".join((header.encode(), _bits(values)))
 
 
 def size(payload: Payload | Scalars) -> int:
-    """Return len(encode(payload)) without copying a tensor."""
+    """Return len(encode(payload)) without copying a dense tensor."""
     if isinstance(payload, Mapping):
         text = _dump(payload)
         return _Header(SCALARS, torch.uint8, (len(text),)).size + len(text)
     header = _header(payload)
-    indices = 0
-    if isinstance(payload, Sparse):
-        _check_indices(payload.indices, len(payload.values), payload.length)
-        indices = rice.size(payload.indices.cpu().numpy(), payload.length)
-    return header.size + header.values_size + indices
+    if not isinstance(payload, Sparse):
+        return header.size + header.values_size
+    _check_indices(payload.indices, len(payload.values), payload.length)
+    _, values = _values(payload, header)
+    indices = rice.size(payload.indices.cpu().numpy(), payload.length)
+    return header.size + values.nbytes + indices
 
 
 def decode(data: bytes | memoryview, limit: int | None = None) -> Payload | dict[str, Scalar]:
@@ -223,15 +231,20 @@ def _read(view: memoryview, dtype: torch.dtype) -> Tensor:
     return aligned(torch.from_numpy(flat).view(dtype))
 
 
-def _values(payload: Sparse, header: _Header) -> memoryview:
+def _values(payload: Sparse, header: _Header) -> tuple[_Header, memoryview]:
     """Return the values of a sparse vector, or refuse what was not rounded to its bits."""
     if not header.bits:
-        return _bits(payload.values)
+        return header, _bits(payload.values)
     small = codes(payload.values, header.bits, header.exponent)
     again = read_codes(small, header.bits, header.exponent, header.dtype)
     if not torch.equal(again, payload.values):
         raise WireError(f"values that are not rounded to {header.bits} bits cannot travel in them")
-    return _bits(small)
+    plain = _bits(small)
+    coded = huffman.encode(plain, header.bits // 8)
+    if len(coded) >= plain.nbytes:
+        return header, plain
+    length, form = header.extras
+    return replace(header, extras=(length, form + CODED)), memoryview(coded)
 
 
 def _is_form(header: _Header) -> bool:
@@ -242,12 +255,14 @@ def _is_form(header: _Header) -> bool:
 
 def _read_sparse(header: _Header, body: memoryview) -> Sparse:
     end, length = header.values_size, header.extras[0]
-    found = rice.decode(body[end:], header.count, length)
-    indices = aligned(torch.from_numpy(found))
+    data, rest = body[:end], body[end:]
+    if header.coded:
+        data, rest = huffman.decode(body, header.bits // 8, header.count)
+    indices = aligned(torch.from_numpy(rice.decode(rest, header.count, length)))
     _check_indices(indices, header.count, length)
     if not header.bits:
-        return Sparse(indices, _read(body[:end], header.dtype), length)
-    small = _read(body[:end], FORMS[header.bits][0])
+        return Sparse(indices, _read(data, header.dtype), length)
+    small = _read(data, FORMS[header.bits][0])
     values = read_codes(small, header.bits, header.exponent, header.dtype)
     return Sparse(indices, values, length, header.bits)
 

@@ -13,7 +13,8 @@ shorter (``messages.Versioned``). An array that did not change since it was last
 again, so an x or y that several exchanges of a round need travels once.
 
 The whole travels in 16 bits the first time, and where what clients have is farther from the new
-array than zero is. A model that is only asked about, not trained on, goes whole and is not kept.
+array than zero is; an array that a method sends by difference (v) begins anew from zero then. A
+model that is only asked about, not trained on, goes whole and is not kept.
 """
 
 from __future__ import annotations
@@ -144,7 +145,8 @@ class CompressedFederation:
             return given
         if rate == 1 or request.action in ASKED_ABOUT:
             return array
-        versioned, sent = next_version(array, Sent.of(name, self._sent), rate, bits)
+        last, steady = Sent.of(name, self._sent), isinstance(given, ByDifference)
+        versioned, sent = next_version(array, last, rate, bits, steady=steady)
         self._sent |= sent.arrays(name)
         return versioned
 
@@ -161,9 +163,12 @@ class CompressedFederation:
 
 
 def next_version(
-    array: Tensor, last: Sent | None, rate: float, bits: int = 8
+    array: Tensor, last: Sent | None, rate: float, bits: int = 8, *, steady: bool = False
 ) -> tuple[Versioned, Sent]:
-    """Return the array as clients get it, and what they have then."""
+    """Return the array as clients get it, and what they have then.
+
+    ``steady``: it may begin anew from zero; another array then goes whole.
+    """
     digest, version = _digest(array), 1 if last is None else last.version + 1
     if last is not None and last.value.shape != array.shape:
         last = None
@@ -171,7 +176,7 @@ def next_version(
         return Versioned(last.value, last.version, changed=last.changed), last
     wanted = array.flatten() if last is None else (array - last.value).flatten()
     if last is None or float(wanted.norm()) > float(array.norm()):
-        value, whole = _whole(array, bits)
+        value, whole = _begun(array, rate, bits) if steady else _whole(array, bits)
         changed = torch.full((array.numel(),), version, dtype=torch.int32, device=array.device)
         sent = Sent(value, changed, version, digest)
         return Versioned(value, version, changed=changed, whole=whole), sent
@@ -187,6 +192,15 @@ def advanced(value: Tensor, part: Sparse, *, add: bool) -> Tensor:
     flat = value.flatten()
     numbers = flat[part.indices] + part.values if add else part.values
     return flat.index_put((part.indices,), numbers).reshape(value.shape)
+
+
+def _begun(array: Tensor, rate: float, bits: int) -> tuple[Tensor, Sparse]:
+    """Return what is to be sent of an array by those that have nothing of it."""
+    at = array.count_nonzero()
+    part = TopK.at_rate(array.numel(), rate, bits).compress(array.flatten())
+    if not int(at):
+        part = Sparse(part.indices[:0], part.values[:0], part.length, part.bits)
+    return part.dense().reshape(array.shape), part
 
 
 def _whole(array: Tensor, bits: int) -> tuple[Tensor, Sparse | None]:
