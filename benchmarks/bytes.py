@@ -35,9 +35,9 @@ DATASETS = ("digits", "cifar10-features", "mnist")
 METHODS = ("auto", "fedavg", "posterior")
 
 
-def rates(rate: float, **more: float) -> dict[str, float]:
+def rates(both: float, **more: float) -> dict[str, float]:
     """Return the keys of a cell whose updates and models have one rate."""
-    return {"update_rate": rate, "model_rate": rate, **more}
+    return {"update_rate": both, "model_rate": both, **more}
 
 
 OF_MODEL = {"0.1": rates(2.2), "0.05": rates(5.1), "0.02": rates(19)}  # an update up, a model down

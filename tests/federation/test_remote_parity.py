@@ -261,8 +261,11 @@ def test_a_round_goes_on_without_a_silent_client_and_says_so(tmp_path):
     assert summary["events"] == 1
 
 
-def test_a_run_that_broke_off_in_a_round_resumes_to_the_same_end(tmp_path):
-    config = tiny("iter-sketch", iterations=3, min_clients=3)
+@pytest.mark.parametrize("rate", [1.0, 8.0])
+def test_a_run_that_broke_off_in_a_round_resumes_to_the_same_end(tmp_path, monkeypatch, rate):
+    compress_small(monkeypatch)
+    rates = {"update_rate": rate, "model_rate": rate}
+    config = tiny("iter-sketch", iterations=3, min_clients=3, **rates)
     sites = Sites(config, tmp_path / "sites")
     sites.silent = lambda node, request_id: (
         (node, request_id.round, request_id.action) == (2, 2, "outer")
