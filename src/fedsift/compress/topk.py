@@ -109,11 +109,12 @@ class TopKKeys(Keys):
 
     table: ClassVar[str] = "solver"
     value_bits: int = key(
-        16, "bits of a number that topk sends: 16, 8, or 0 for all", low=0, high=16
+        16, "bits, at most, of a number that topk sends: 32 (all of it), 16 or 8", low=8, high=32
     )
 
 
 def build(settings: Settings, context: BuildContext) -> TopK:
     """Build it from its keys."""
-    bits = settings[TopKKeys].value_bits
+    most = settings[TopKKeys].value_bits
+    bits = WHOLE if most >= 32 else max(form for form in FORMS if form <= most)
     return TopK.at_rate(context.length, settings[RateKeys].rate, bits)
