@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+from benchmarks.bytes import rows as bytes_rows  # noqa: E402
+from benchmarks.bytes import table as bytes_table  # noqa: E402
+
 ROWS = ROOT / "docs" / "bench_rows.toml"
 SAID_TWICE = ("gauss_newton_repeated_over_gradient", "double_backward_over_gauss_newton_repeated")
 BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
@@ -21,6 +26,7 @@ BREAST_CANCER = re.compile(r"<!-- breast-cancer -->\n(?:\n?\|.*\n)*")
 CHECKED = re.compile(r"<!-- clean-set-check -->\n(?:\n?\|.*\n)*")
 NETWORKS = re.compile(r"<!-- networks -->\n(?:\n?\|.*\n)*")
 REAL_NOISE = re.compile(r"<!-- real-noise -->\n(?:\n?\|.*\n)*")
+TOTAL_BYTES = re.compile(r"<!-- bytes -->\n(?:\n?\|.*\n)*")
 STEP_SIZES = re.compile(r"<!-- step-sizes -->\n(?:\n?\|.*\n)*")
 PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
 PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/decisions.md")
@@ -174,6 +180,11 @@ def _place(kind: tuple[str, int, str]) -> tuple[int, int, int]:
     return NOISES.index(kind[0]), kind[1], METHODS.index(kind[2])
 
 
+def total_bytes() -> str:
+    """Return a row per dataset, method and level of compression."""
+    return bytes_table(bytes_rows(ROOT / "results" / "bytes"))
+
+
 def step_sizes() -> str:
     """Return a row per task, method and measure: means over seeds, a column per step."""
     path = ROOT / "results" / "step_sizes.json"
@@ -214,6 +225,7 @@ def fill(text: str) -> str:
     text = CHECKED.sub(lambda _: f"<!-- clean-set-check -->\n\n{clean_set_check()}", text)
     text = REAL_NOISE.sub(lambda _: f"<!-- real-noise -->\n\n{real_noise()}", text)
     text = NETWORKS.sub(lambda _: f"<!-- networks -->\n\n{networks()}", text)
+    text = TOTAL_BYTES.sub(lambda _: f"<!-- bytes -->\n\n{total_bytes()}\n", text)
     text = STEP_SIZES.sub(lambda _: f"<!-- step-sizes -->\n\n{step_sizes()}", text)
     return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
 
