@@ -2,6 +2,7 @@
 
 python -m benchmarks scaling && python docs/make_pictures.py              scaling.png
 python -m benchmarks.clean_samples --out results/clean_samples.json       clean_samples.png
+python -m benchmarks.bytes && python docs/make_pictures.py                bytes.png
 fedsift demo --out runs/demo && python docs/make_pictures.py runs/demo    demo.png too
 """
 
@@ -16,6 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.bytes import rows
+
 from fedsift.report import load_run
 
 COLOURS = {
@@ -27,6 +31,7 @@ COLOURS = {
 IMAGES = Path(__file__).parent / "images"
 SCALING = Path(__file__).parents[1] / "results" / "scaling.json"
 CLEAN_SAMPLES = Path(__file__).parents[1] / "results" / "clean_samples.json"
+BYTES = Path(__file__).parents[1] / "results" / "bytes"
 COLUMNS = {  # sweep of the benchmark: what n is, the method's colour in reports
     "clients": ("clients (10 per round)", "#0072B2"),
     "cohort": ("clients per round", "#0072B2"),
@@ -118,6 +123,33 @@ def clean_samples(results: Path, out: Path) -> None:
     figure.savefig(out, dpi=130, metadata={"Software": None})
 
 
+def total_bytes(results: Path, out: Path) -> None:
+    """Draw accuracy and F1 against total bytes, in those of dense FedAvg; means of the seeds."""
+    found = rows(results)
+    datasets = list(dict.fromkeys(row.dataset for row in found))
+    figure = Figure(figsize=(3.4 * len(datasets), 5), layout="constrained")
+    grid = figure.subplots(2, len(datasets), sharex="col", squeeze=False)
+    colours = {"auto": "#0072B2", "fedavg": "#767676", "posterior": "#009E73"}
+    for dataset, column in zip(datasets, grid.T, strict=True):
+        for method, colour in colours.items():
+            own = [row for row in found if (row.dataset, row.method) == (dataset, method)]
+            style = {"color": colour, "label": method, "markersize": 4}
+            shares = [row.share for row in own]
+            column[0].semilogx(shares, [100 * row.accuracy for row in own], "o-", **style)
+            judged = [row for row in own if row.f1 is not None]
+            column[1].semilogx([r.share for r in judged], [r.f1 for r in judged], "o-", **style)
+        column[0].set_title(dataset, fontsize=10)
+        column[1].set_xlabel("total bytes / dense FedAvg's")
+        for axes in column:
+            axes.axvline(0.1, color="black", linewidth=0.8, linestyle=":")
+            axes.grid(alpha=0.15)
+            axes.spines[["top", "right"]].set_visible(False)
+    grid[0, 0].set_ylabel("test accuracy (%)")
+    grid[1, 0].set_ylabel("F1 of the flags")
+    grid[0, 0].legend(frameon=False, loc="lower right")
+    figure.savefig(out, dpi=130, metadata={"Software": None})
+
+
 def _power(axes: Axes, n: np.ndarray, values: np.ndarray, b: float, colour: str) -> None:
     """Draw points and the nearest c n^b, over two decades at least, so that slopes compare."""
     c = np.exp(np.mean(np.log(values) - b * np.log(n)))
@@ -142,3 +174,4 @@ if __name__ == "__main__":
         main(Path(sys.argv[1]), IMAGES / "demo.png")
     scaling(SCALING, IMAGES / "scaling.png")
     clean_samples(CLEAN_SAMPLES, IMAGES / "clean_samples.png")
+    total_bytes(BYTES, IMAGES / "bytes.png")

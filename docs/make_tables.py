@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+from benchmarks.bytes import rows as bytes_rows  # noqa: E402
+from benchmarks.bytes import table as bytes_table  # noqa: E402
+
 ROWS = ROOT / "docs" / "bench_rows.toml"
 SAID_TWICE = ("gauss_newton_repeated_over_gradient", "double_backward_over_gauss_newton_repeated")
 BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
@@ -23,6 +28,7 @@ NETWORKS = re.compile(r"<!-- networks -->\n(?:\n?\|.*\n)*")
 REAL_NOISE = re.compile(r"<!-- real-noise -->\n(?:\n?\|.*\n)*")
 METHODS_TABLE = re.compile(r"<!-- methods -->\n(?:\n?\|.*\n)*")
 ABLATIONS = re.compile(r"<!-- ablations -->\n(?:\n?\|.*\n)*")
+TOTAL_BYTES = re.compile(r"<!-- bytes -->\n(?:\n?\|.*\n)*")
 STEP_SIZES = re.compile(r"<!-- step-sizes -->\n(?:\n?\|.*\n)*")
 PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
 PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/decisions.md", "docs/first-order.md")
@@ -228,6 +234,11 @@ def _place(kind: tuple[str, int, str]) -> tuple[int, int, int]:
     return NOISES.index(kind[0]), kind[1], METHODS.index(kind[2])
 
 
+def total_bytes() -> str:
+    """Return a row per dataset, method and level of compression."""
+    return bytes_table(bytes_rows(ROOT / "results" / "bytes"))
+
+
 def step_sizes() -> str:
     """Return a row per task, method and measure: means over seeds, a column per step."""
     path = ROOT / "results" / "step_sizes.json"
@@ -270,6 +281,7 @@ def fill(text: str) -> str:
     text = NETWORKS.sub(lambda _: f"<!-- networks -->\n\n{networks()}", text)
     text = METHODS_TABLE.sub(lambda _: f"<!-- methods -->\n\n{methods()}", text)
     text = ABLATIONS.sub(lambda _: f"<!-- ablations -->\n\n{ablations()}", text)
+    text = TOTAL_BYTES.sub(lambda _: f"<!-- bytes -->\n\n{total_bytes()}\n", text)
     text = STEP_SIZES.sub(lambda _: f"<!-- step-sizes -->\n\n{step_sizes()}", text)
     return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
 

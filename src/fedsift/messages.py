@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from fedsift.compress import Payload, wire
+from fedsift.compress import Payload, Sparse, wire
 from fedsift.errors import InputError, TooFewClients
 from fedsift.randomness import generator
 
@@ -52,20 +52,58 @@ def _name(spec: Field[Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Versioned:
-    """An array that clients keep: those that have the version before get the difference only.
+class ByDifference:
+    """An array that changes little between requests: clients keep it, and get Top-k of the change.
 
-    ``value`` is what every client ends up with. Without a ``difference`` all get it whole.
+    ``rate`` is what it is sent with where the run does not compress more. A federation that keeps
+    nothing sends it whole.
+    """
+
+    value: Tensor
+    rate: float
+
+
+@dataclass(frozen=True)
+class Versioned:
+    """An array that clients keep, and what travels to those that have an older version of it.
+
+    | a client has        | gets                                                  | label |
+    |---------------------|-------------------------------------------------------|-------|
+    | this version        | nothing                                               |       |
+    | the version before  | ``difference``                                        | `y+`  |
+    | an older one        | the numbers that changed since, where that is shorter | `y=`  |
+    | none                | the whole                                             | `y`   |
+
+    ``value`` is what every client ends up with, bit for bit. ``changed`` has for every number the
+    version in which it last changed. ``whole`` is a shorter way of saying ``value``, if there is.
     """
 
     value: Tensor
     version: int
-    difference: Payload | None = None
+    difference: Sparse | None = None
+    changed: Tensor | None = None
+    whole: Sparse | None = None
 
-    def sent(self, known: int | None) -> Payload:
-        """Return what travels to a client that has version ``known``."""
-        current = self.difference is not None and known == self.version - 1
-        return self.difference if current and self.difference is not None else self.value
+    def sent(self, known: int | None) -> tuple[str, Payload | None]:
+        """Return what travels to a client that has version ``known``, and the end of its label."""
+        if known == self.version:
+            return "", None
+        if self.difference is not None and known == self.version - 1:
+            return "+", self.difference
+        whole = self.value if self.whole is None else self.whole
+        if self.changed is not None and known is not None and known < self.version:
+            at = (self.changed > known).nonzero().squeeze(1)
+            since = Sparse(at, self.value.flatten()[at], self.value.numel())
+            if wire.size(since) < wire.size(whole):
+                return "=", since
+        return "", whole
+
+    def envelope(self, name: str, sent: Payload | None) -> dict[str, Scalar]:
+        """Return what the envelope says of it: the version, and a shape that the array lacks."""
+        found: dict[str, Scalar] = {f"{name}_version": self.version}
+        if sent is not None and sent is self.whole and self.value.ndim != 1:
+            found[f"{name}_shape"] = ",".join(map(str, self.value.shape))
+        return found
 
 
 @dataclass(frozen=True)
@@ -74,12 +112,13 @@ class Request:
 
     action: str
     round: int
-    arrays: Mapping[str, Payload | Versioned] = field(default_factory=dict)
+    arrays: Mapping[str, Payload | Versioned | ByDifference] = field(default_factory=dict)
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
 
     def plain(self) -> Request:
-        """Return the request as a client reads it, versioned arrays as their values."""
-        arrays = {n: a.value if isinstance(a, Versioned) else a for n, a in self.arrays.items()}
+        """Return the request as a client reads it, arrays that it keeps as their values."""
+        kept = (Versioned, ByDifference)
+        arrays = {n: a.value if isinstance(a, kept) else a for n, a in self.arrays.items()}
         return replace(self, arrays=arrays)
 
     def array(self, name: str) -> Tensor:
@@ -111,10 +150,13 @@ class Request:
         envelope: dict[str, Scalar] = {"action": self.action, "round": self.round}
         total = 0
         for name, array in self.arrays.items():
+            sent: Payload | None
             if isinstance(array, Versioned):
-                envelope[f"{name}_version"] = array.version
-                array = array.sent((known or {}).get(name))  # noqa: PLW2901
-            total += wire.size(array)
+                _, sent = array.sent((known or {}).get(name))
+                envelope |= array.envelope(name, sent)
+            else:
+                sent = array.value if isinstance(array, ByDifference) else array
+            total += 0 if sent is None else wire.size(sent)
         return total + wire.size({**envelope, **self.scalars})
 
 

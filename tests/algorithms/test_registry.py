@@ -58,7 +58,7 @@ def others(key):
     tried = {
         "str": key.allowed() or (),
         "bool": (not key.default,),
-        "int": (7, 1, 60),
+        "int": (7, 1, 60, 8),
         "float": (0.5, 1.0, 3.0, 200.0),
         "Auto": (0.5, 3.0, 200.0),
     }[key.kind]
@@ -189,7 +189,7 @@ def test_compressor_sends_d_over_rate_numbers(rate):
     topk = bare("iter-topk", rate=rate).estimator
     sketch = bare("iter-sketch", rate=rate).estimator
     assert isinstance(topk, Iterative)
-    assert topk.feedback.compressor == TopK(LENGTH, LENGTH // rate)
+    assert topk.feedback.compressor == TopK(LENGTH, LENGTH // rate, 16)
     assert sketch.feedback.compressor == CountSketch(LENGTH, 5, LENGTH // (5 * rate), 0)
 
 
@@ -277,6 +277,7 @@ DEFAULTS = {
         "compressor": "auto",
         "feedback": "auto",
         "fresh_cohort": False,
+        "value_bits": 16,
         "sketch_rows": 5,
         "heavy": 0,
         "iterations": 1,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedsift.compress import Sketch, Sparse
+from fedsift.compress.rounding import rounded
 from fedsift.compress.wire import DTYPES, decode, encode, size
 from fedsift.errors import WireError
 
@@ -37,7 +38,11 @@ def sparse_vectors(draw):
     values = draw(tensors(shapes=(len(indices),)))
     shortest = (indices or [-1])[-1] + 1
     length = draw(st.just(max(shortest, top)) | st.integers(shortest, 2**63))
-    return Sparse(torch.tensor(indices, dtype=torch.int64), values, length)
+    indices = torch.tensor(indices, dtype=torch.int64)
+    if values.dtype not in {torch.float32, torch.float64}:
+        return Sparse(indices, values, length)
+    values, bits = rounded(values, draw(st.sampled_from([0, 8, 16])))
+    return Sparse(indices, values, length, bits)
 
 
 @st.composite
@@ -70,7 +75,7 @@ def assert_same(a, b) -> None:
     elif isinstance(a, Sparse):
         assert_same_bits(a.indices, b.indices)
         assert_same_bits(a.values, b.values)
-        assert a.length == b.length
+        assert (a.length, a.bits) == (b.length, b.bits)
     else:
         assert_same_bits(a.table, b.table)
         assert (a.length, a.seed) == (b.length, b.seed)
@@ -101,7 +106,7 @@ def test_trailing_bytes_are_refused(payload, more):
 
 @given(st.binary(max_size=60))
 def test_random_bytes_raise_nothing_but_a_wire_error(data):
-    for prefix in (b"", b"fsft\x02"):
+    for prefix in (b"", b"fsft\x03"):
         with contextlib.suppress(WireError):
             decode(prefix + data)
 
@@ -116,7 +121,7 @@ def test_a_changed_byte_raises_nothing_but_a_wire_error(payload, data):
 
 
 def raw_scalars(body: bytes) -> bytes:
-    return struct.pack("<4s4BQ", b"fsft", 2, 4, 6, 1, len(body)) + body
+    return struct.pack("<4s4BQ", b"fsft", 3, 4, 6, 1, len(body)) + body
 
 
 @given(st.binary(max_size=40) | st.text('[]{}":,.\\u0eE-NaIntrlfs ', max_size=20).map(str.encode))
@@ -169,49 +174,49 @@ def test_nan_and_infinities_survive_among_scalars():
 
 def test_the_layout_of_a_dense_tensor():
     """Written out by hand, so that no release changes it without a new version."""
-    expected = struct.pack("<4s4B2Q3f", b"fsft", 2, 1, 1, 2, 1, 3, 1.0, -2.0, 0.5)
+    expected = struct.pack("<4s4B2Q3f", b"fsft", 3, 1, 1, 2, 1, 3, 1.0, -2.0, 0.5)
     assert encode(torch.tensor([[1.0, -2.0, 0.5]])) == expected
 
 
 def test_the_layout_of_a_sparse_vector():
-    payload = Sparse(torch.tensor([2, 2**32 - 1]), torch.tensor([1.0, 2.0]).double(), 2**32)
-    expected = struct.pack("<4s4B2Q2I2d", b"fsft", 2, 2, 2, 1, 2, 2**32, 2, 2**32 - 1, 1.0, 2.0)
-    assert encode(payload) == expected
+    """d / k = 5 gives b = 2: of the gaps 2, 0, 5 the low bits 10, 00, 01, then 1, 1 and 01."""
+    payload = Sparse(torch.tensor([2, 3, 9]), torch.tensor([1.0, 2.0, 0.5]).double(), 15)
+    expected = struct.pack("<4s4B3Q3d", b"fsft", 3, 2, 2, 1, 3, 15, 0, 1.0, 2.0, 0.5)
+    assert encode(payload) == expected + bytes([0b01_00_10, 0b10_1_1])
 
 
-def test_the_layout_of_a_sparse_vector_in_blocks():
-    at = [1, 2**16 - 1, 2**16, 2**17 + 5, 2**17 + 6, 2**17 + 7, 2**17 + 8]
-    payload = Sparse(torch.tensor(at), torch.arange(7.0), 3 * 2**16)
-    expected = struct.pack("<4s4B2Q", b"fsft", 2, 2, 1, 1, 7, 3 * 2**16)
-    expected += struct.pack("<3I", 2, 1, 4) + struct.pack("<7H", 1, 2**16 - 1, 0, 5, 6, 7, 8)
-    assert encode(payload) == expected + struct.pack("<7f", *range(7))
+def test_the_layout_of_a_sparse_vector_of_16_bits():
+    """2^1 is the first power above the largest value; e travels as e + 2^15, 2^8 times."""
+    payload = Sparse(torch.tensor([0, 1]), torch.tensor([1.0, -0.5]), 2, 16)
+    form = 16 + 2**8 * (2**15 + 1)
+    expected = struct.pack("<4s4B3Q2e", b"fsft", 3, 2, 1, 1, 2, 2, form, 0.5, -0.25)
+    assert encode(payload) == expected + bytes([0b11])
 
 
-@pytest.mark.parametrize("counts", [(2, 0), (2, 2), (0, 2**32 - 1)])
-def test_blocks_that_do_not_add_up_are_refused(counts):
-    header = struct.pack("<4s4B2Q", b"fsft", 2, 2, 1, 1, 5, 2**17)
-    data = struct.pack("<2I5H5f", *counts, *range(5), *range(5))
-    with pytest.raises(WireError, match=f"has 5 values but its blocks have {sum(counts)} ind"):
-        decode(header + data)
+@pytest.mark.parametrize("form", [1, 7, 16 + 2**8 * (2**15 + 1001), 16, 8 + 2**40, 2**63])
+def test_a_form_of_values_that_is_not_ours_is_refused(form):
+    header = struct.pack("<4s4B3Q", b"fsft", 3, 2, 1, 1, 2, 2, form)
+    with pytest.raises(WireError, match="form"):
+        decode(header + bytes([0, 60, 0, 60, 3]))
 
 
 def test_the_layout_of_a_sketch():
     payload = Sketch(torch.tensor([[1.0], [2.0]]), 7, 2**64 - 1)
-    expected = struct.pack("<4s4B4Q2f", b"fsft", 2, 3, 1, 2, 2, 1, 7, 2**64 - 1, 1.0, 2.0)
+    expected = struct.pack("<4s4B4Q2f", b"fsft", 3, 3, 1, 2, 2, 1, 7, 2**64 - 1, 1.0, 2.0)
     assert encode(payload) == expected
 
 
 HEADERS = {
-    "magic": (b"fsfx", 2, 1, 1, 0),
+    "magic": (b"fsfx", 3, 1, 1, 0),
     "version": (b"fsft", 1, 1, 1, 0),
-    "kind 0": (b"fsft", 2, 0, 1, 0),
-    "kind 9": (b"fsft", 2, 9, 1, 0),
-    "dtype 0": (b"fsft", 2, 1, 0, 0),
-    "dtype 7": (b"fsft", 2, 1, 7, 0),
-    "9 dimensions": (b"fsft", 2, 1, 1, 9),
-    "a sparse matrix": (b"fsft", 2, 2, 1, 2),
-    "a sketch of one row": (b"fsft", 2, 3, 1, 1),
-    "scalars of floats": (b"fsft", 2, 4, 1, 1),
+    "kind 0": (b"fsft", 3, 0, 1, 0),
+    "kind 9": (b"fsft", 3, 9, 1, 0),
+    "dtype 0": (b"fsft", 3, 1, 0, 0),
+    "dtype 7": (b"fsft", 3, 1, 7, 0),
+    "9 dimensions": (b"fsft", 3, 1, 1, 9),
+    "a sparse matrix": (b"fsft", 3, 2, 1, 2),
+    "a sketch of one row": (b"fsft", 3, 3, 1, 1),
+    "scalars of floats": (b"fsft", 3, 4, 1, 1),
 }
 
 
@@ -225,7 +230,7 @@ def test_a_header_that_is_not_ours_is_refused(name):
     "shape", [(2**62,), (2**64 - 1,), (2**40, 2**40), (0, 2**62, 4), (2**63, 0), (3,)]
 )
 def test_a_shape_that_the_data_do_not_fill_is_refused(shape):
-    header = struct.pack(f"<4s4B{len(shape)}Q", b"fsft", 2, 1, 1, len(shape), *shape)
+    header = struct.pack(f"<4s4B{len(shape)}Q", b"fsft", 3, 1, 1, len(shape), *shape)
     with pytest.raises(WireError):
         decode(header + bytes(8))
 
@@ -233,14 +238,14 @@ def test_a_shape_that_the_data_do_not_fill_is_refused(shape):
 @pytest.mark.parametrize("shape", [(0, 2**62, 4), (2**63, 0)])
 def test_an_empty_tensor_that_no_machine_can_have_is_refused(shape):
     with pytest.raises(WireError, match="too large"):
-        decode(struct.pack(f"<4s4B{len(shape)}Q", b"fsft", 2, 1, 1, len(shape), *shape))
+        decode(struct.pack(f"<4s4B{len(shape)}Q", b"fsft", 3, 1, 1, len(shape), *shape))
 
 
-@pytest.mark.parametrize("indices", [[1, 1], [2, 1], [0, 4], [3, 2**32 - 1]])
-def test_indices_out_of_range_or_order_are_refused(indices):
-    data = struct.pack("<4s4B2Q2I2f", b"fsft", 2, 2, 1, 1, 2, 4, *indices, 1.0, 1.0)
+def test_indices_beyond_the_length_are_refused():
+    """Gaps are never negative, so indices always ascend."""
+    data = struct.pack("<4s4B3Q2f", b"fsft", 3, 2, 1, 1, 2, 4, 0, 1.0, 1.0)
     with pytest.raises(WireError, match="ascending"):
-        decode(data)
+        decode(data + bytes([0b10000_1]))  # 0 and 5
 
 
 @pytest.mark.parametrize("indices", [[1, 1], [2, 1], [0, 4], [-1, 2], [1], [1.0, 2.0]])

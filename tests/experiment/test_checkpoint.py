@@ -19,10 +19,11 @@ def normal(name: str, *shape: int) -> torch.Tensor:
 
 
 def full(next_round: int = 4) -> Checkpoint:
-    tensors = {"v": normal("v", 7), "memory": normal("memory", 2, 3), "sent": normal("sent", 7)}
-    solver = SolverState(**tensors, fresh=False, version=5, step_scale=0.25, resets=2)
+    tensors = {"v": normal("v", 7), "memory": normal("memory", 2, 3)}
+    solver = SolverState(**tensors, fresh=False, step_scale=0.25, resets=2)
     own = {"matrix": normal("matrix", 2, 2), "start": normal("start", 7)}
-    state = ServerState(normal("y", 7), normal("x", 3), solver, own)
+    sent = {"y": normal("sent", 7), "y.version": torch.tensor(5)}
+    state = ServerState(normal("y", 7), normal("x", 3), solver, own, sent)
     clients = {m: {"x": normal(f"x{m}", 5), "error": normal(f"e{m}", 7)} for m in (0, 11)}
     snapshot = Snapshot(clients, {11: {"v": 5}}, Traffic(10**12, 2, 3))
     return Checkpoint(next_round, state, snapshot, 1.5)
@@ -45,6 +46,7 @@ def plain(point: Checkpoint) -> dict:
         "solver": {name: show(value) for name, value in vars(point.state.solver).items()},
         "server": [show(t) for t in (point.state.y, point.state.x)],
         "own": {name: show(t) for name, t in point.state.own.items()},
+        "sent": {name: show(t) for name, t in point.state.sent.items()},
         "clients": {
             m: {name: show(t) for name, t in arrays.items()}
             for m, arrays in point.snapshot.clients.items()
@@ -101,8 +103,10 @@ def test_fingerprint_ignores_only_how_long_and_where(name):
     config = Config.of(method="iter-sketch")
     value = config.value(name)
     known = method_keys("iter-sketch")[name].allowed() or ("cpu" if name == "device" else "a:b",)
-    tried = (*known, not value, 1, 2, 1.0, 0.5, ("a=b",))
+    tried = (*known, not value, 1, 2, 1.0, 0.5, 2.0, ("a=b",))
     kinds = (float,) if method_keys("iter-sketch")[name].kind == "Auto" else (type(value),)
-    other = next(v for v in tried if type(v) in kinds and v != value)
+    low = method_keys("iter-sketch")[name].low
+    tried = [v for v in tried if type(v) in kinds and (low is None or v >= low)]
+    other = next(v for v in tried if v != value)
     changed = fingerprint(config.replace(**{name: other})) != fingerprint(config)
     assert changed == (name not in {"rounds", "device", "eval_every", "checkpoint_every"})

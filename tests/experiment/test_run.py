@@ -13,10 +13,11 @@ import torch
 from safetensors.torch import load_file
 
 from fedsift.algorithms.registry import METHODS
+from fedsift.client import update
 from fedsift.data import build
 from fedsift.errors import InputError, RunError
 from fedsift.experiment.run import execute, read_config
-from fedsift.federation import LocalFederation
+from fedsift.federation import LocalFederation, compressed
 
 
 def stop_after(k: int, error: type[BaseException] = KeyboardInterrupt):
@@ -92,6 +93,20 @@ def test_interrupted_run_goes_on_bit_equal(tmp_path, tiny, outcome, method, ever
     with pytest.raises(KeyboardInterrupt):
         execute(config, tmp_path / "cut", observe=stop_after(3))
     assert not (tmp_path / "cut/summary.json").exists()
+    execute(config, tmp_path / "cut", resume=True)
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_that_sends_differences_goes_on_bit_equal(
+    tmp_path, tiny, outcome, monkeypatch, method
+):
+    for module in (update, compressed):
+        monkeypatch.setattr(module, "SMALL", 100)
+    config = tiny(method, clients=3, cohort=2, update_rate=8.0, model_rate=8.0)
+    execute(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, tmp_path / "cut", observe=stop_after(3))
     execute(config, tmp_path / "cut", resume=True)
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
 

@@ -76,12 +76,62 @@ def test_a_difference_to_a_version_that_is_not_here_is_refused():
 
 
 @pytest.mark.parametrize(
-    "difference", [TopK(40, 5).compress(torch.ones(40)), torch.ones(40), torch.ones(1, 50)]
+    "difference", [TopK(40, 5).compress(torch.ones(40)), torch.ones(50), torch.ones(1, 50)]
 )
 def test_a_difference_of_another_shape_is_refused(difference):
     request = Request("step", 1, {"v": Versioned(_vector("v"), 4, difference)})
     with pytest.raises(WireError, match="does not fit the previous version"):
         decode_request(encode_request(request, {"v": 3}), {"v": Kept(_vector("v"), 3)})
+
+
+def test_a_client_that_missed_versions_gets_the_numbers_that_changed():
+    last, now, changed = _vector("last"), _vector("last"), torch.ones(50, dtype=torch.int32)
+    now[[3, 9, 40]] = torch.tensor([1.0, -0.0, 2.0])
+    changed[[3, 9, 40]] = torch.tensor([3, 5, 4], dtype=torch.int32)
+    request = Request("step", 1, {"v": Versioned(now, 5, TopK(50, 1).compress(now), changed)})
+    parts = encode_request(request, {"v": 2})
+    decoded, kept = decode_request(parts, {"v": Kept(last, 2)})
+    assert "v=" in parts
+    assert torch.equal(decoded.arrays["v"].view(torch.int32), now.view(torch.int32))
+    assert num_bytes(parts) == request.num_bytes({"v": 2})
+    assert kept["v"].version == 5
+
+
+def test_a_client_that_has_the_version_gets_nothing_of_the_array():
+    request = Request("step", 1, {"v": Versioned(_vector("v"), 4)})
+    parts = encode_request(request, {"v": 4})
+    assert set(parts) == {ENVELOPE}
+    decoded, _ = decode_request(parts, {"v": Kept(_vector("v"), 4)})
+    assert torch.equal(decoded.arrays["v"], _vector("v"))
+    with pytest.raises(WireError, match=r"version 4 of 'v'.*none"):
+        decode_request(parts, {})
+
+
+def test_a_whole_array_of_few_bits_keeps_its_shape():
+    whole = TopK(50, 50, bits=16).compress(_vector("v"))
+    value = whole.dense().reshape(5, 10)
+    request = Request("step", 1, {"heads": Versioned(value, 1, whole=whole)})
+    parts = encode_request(request)
+    assert torch.equal(decode_request(parts, {})[0].arrays["heads"], value)
+    assert num_bytes(parts) == request.num_bytes()
+    assert len(parts["heads"]) < 50 * 2 + 50
+
+
+@pytest.mark.parametrize(
+    ("scalars", "names"),
+    [
+        ({"v_version": 4}, ["v", "v+"]),
+        ({"v_version": "4"}, ["v"]),
+        ({"v_version": 4, "v_shape": "7,7"}, ["v"]),
+        ({"v_version": 4, "v_shape": "-2,x"}, ["v"]),
+        ({}, ["v="]),
+    ],
+)
+def test_versioned_arrays_that_make_no_sense_are_refused(scalars, names):
+    envelope = wire.encode({"action": "step", "round": 0, **scalars})
+    array = wire.encode(TopK(50, 5).compress(_vector("d")))
+    with pytest.raises(WireError):
+        decode_request({ENVELOPE: envelope, **dict.fromkeys(names, array)}, {})
 
 
 @pytest.mark.parametrize(

@@ -12,17 +12,25 @@ import torch
 from pandas.testing import assert_frame_equal
 from safetensors.torch import load_file
 
+from fedsift.client import update
 from fedsift.errors import InputError, TooFewClients
 from fedsift.experiment.auditing import open_audit
 from fedsift.experiment.run import execute
 from fedsift.experiment.server_run import execute_remotely
 from fedsift.experiment.setup import from_config, load_data
-from fedsift.federation import LocalFederation, RemoteFederation
+from fedsift.federation import LocalFederation, RemoteFederation, compressed
 from fedsift.federation.encoding import REQUEST_ID, RequestId
 from fedsift.federation.remote import RawReply, Timeouts
 from fedsift.site.host import Host, SiteData
 from fedsift.site.result import Origin
 from tiny import tiny_config
+
+
+def compress_small(monkeypatch):
+    """Let models of a test be large enough to be compressed."""
+    for module in (update, compressed):
+        monkeypatch.setattr(module, "SMALL", 100)
+
 
 USUAL = {"clients": 3, "rounds": 4, "checkpoint_every": 1, "seed": 2}
 RUNS = ("there", "here")
@@ -135,6 +143,46 @@ def test_remote_is_local(tmp_path, method, changes):
     assert not (tmp_path / "there" / "clients").exists()
 
 
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("fedavg", {"cohort": 2}),
+        ("single-loop", {}),
+        ("single-loop", {"cohort": 2}),
+        ("iter-topk", {"iterations": 2, "resample": True, "cohort": 2}),
+        ("non-iter", {"rate": 20.0}),
+        ("out-of-fold", {"cohort": 2}),
+        ("preprocess", {}),
+        ("fedelc", {}),
+        ("fedcorr", {}),
+        ("posterior", {}),
+    ],
+)
+def test_remote_is_local_where_differences_travel(tmp_path, monkeypatch, method, changes):
+    compress_small(monkeypatch)
+    config = tiny(method, update_rate=8.0, model_rate=8.0, **changes)
+    sites = Sites(config, tmp_path / "sites")
+    there = _remote(config, tmp_path / "there", sites)
+    here = _local(config, tmp_path / "here")
+    _compare(tmp_path / "here", tmp_path / "there", sites)
+    same = ("test_accuracy", "validation_loss", "bytes_up", "bytes_down", "exchanges", "rounds")
+    assert {k: there[k] for k in same} == {k: here[k] for k in same}
+    dense = _local(tiny(method, **changes), tmp_path / "dense")
+    assert there["bytes_up"] + there["bytes_down"] < dense["bytes_up"] + dense["bytes_down"]
+
+
+def test_a_silent_client_gets_the_whole_model_again_and_the_run_goes_on(tmp_path, monkeypatch):
+    compress_small(monkeypatch)
+    config = tiny(update_rate=8.0, model_rate=8.0)
+    sites = Sites(config, tmp_path / "sites")
+    sites.silent = lambda node, request_id: (node, request_id.round) == (1, 1)
+    _remote(config, tmp_path / "run", sites)
+    sent = [(RequestId.decode(parts), node, set(parts)) for node, parts in sites.sent.values()]
+    labels = {(r.round, node): names & {"y", "y+", "y="} for r, node, names in sent}
+    assert [labels[k, 1] for k in range(4)] == [{"y"}, {"y+"}, {"y"}, {"y+"}]
+    assert [labels[k, 0] for k in range(4)] == [{"y"}, {"y+"}, {"y+"}, {"y+"}]
+
+
 @pytest.mark.parametrize(("model", "method"), [("linear", "out-of-fold"), ("mlp", "single-loop")])
 def test_auto_is_resolved_before_the_sites_are_greeted(tmp_path, monkeypatch, model, method):
     """All that sites are sent, the greeting included, is what the method by name sends."""
@@ -219,8 +267,11 @@ def test_a_round_goes_on_without_a_silent_client_and_says_so(tmp_path):
     assert summary["events"] == 1
 
 
-def test_a_run_that_broke_off_in_a_round_resumes_to_the_same_end(tmp_path):
-    config = tiny("iter-sketch", iterations=3, min_clients=3)
+@pytest.mark.parametrize("rate", [1.0, 8.0])
+def test_a_run_that_broke_off_in_a_round_resumes_to_the_same_end(tmp_path, monkeypatch, rate):
+    compress_small(monkeypatch)
+    rates = {"update_rate": rate, "model_rate": rate}
+    config = tiny("iter-sketch", iterations=3, min_clients=3, **rates)
     sites = Sites(config, tmp_path / "sites")
     sites.silent = lambda node, request_id: (
         (node, request_id.round, request_id.action) == (2, 2, "outer")

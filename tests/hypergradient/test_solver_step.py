@@ -31,12 +31,10 @@ def test_the_guard_names_what_is_wrong(residual, error, v, said):
 
 
 def test_stepping_back_forgets_and_says_so():
-    state = SolverState(
-        FINE, FINE, epoch=3, fresh=False, sent=FINE, version=4, step_scale=0.5, resets=1
-    )
+    state = SolverState(FINE, FINE, epoch=3, fresh=False, step_scale=0.5, resets=1)
     update = Update(FINE, trouble="the residual reached 40")
     sentence, after = step_back(state, update, step=0.05, k=6)
-    assert after == SolverState(epoch=4, version=4, step_scale=0.25, resets=2)
+    assert after == SolverState(epoch=4, step_scale=0.25, resets=2)
     assert sentence == (
         "the solver diverged in round 7 (the residual reached 40); v and its error were reset and "
         "the step went from 0.05 to 0.025: lower solver_lr, the rate or the heavy hitters"

@@ -15,7 +15,8 @@ from fedsift.compress import wire
 from fedsift.data.samples import Arrays, Samples
 from fedsift.data.schema import Schema
 from fedsift.experiment.config import Config
-from fedsift.federation import LocalFederation
+from fedsift.experiment.loop import compressed_round
+from fedsift.federation import LocalFederation, Rates
 from fedsift.federation.encoding import ENVELOPE, REQUEST_ID, RequestId, encode_request
 from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.keys import BuildContext
@@ -92,5 +93,6 @@ def case(tmp_path):
     algorithm = METHODS[CONFIG.method].algorithm(CONFIG.settings, BuildContext(15, CONFIG.seed))
     state = ServerState(problem.model.initial())
     for k in range(ROUNDS):
-        _, state = algorithm.round(federation, Server(problem, batch, seed=5), state, k)
+        server = Server(problem, batch, seed=5)
+        _, state = compressed_round(algorithm, federation, Rates(), server, state, k)
     return Case(SiteData(0, samples_of(inputs, labels), tmp_path / "site"), federation.kept)

@@ -135,8 +135,7 @@ def clean_loss(server: Server, y: Tensor) -> float:
 
 def _restarted(solver: SolverState) -> SolverState:
     """Return the solver with its v, and nothing that rests on a round that did not count."""
-    kept = replace(solver, sent=None, version=solver.version + 1)
-    return kept.without_memory()
+    return solver.without_memory()
 
 
 def _apart(state: ServerState) -> tuple[dict[str, float], ServerState]:

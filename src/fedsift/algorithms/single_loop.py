@@ -17,20 +17,18 @@ At a fixed point Hv = ∇_y F, ∇_y G = 0 and ∇h = 0: the same solution as Al
 
 It is close to methods that step y, v and x together: SOBA (Dagréou et al., NeurIPS 2022) in one
 place, SimFBO (Yang, Xiao and Ji, NeurIPS 2023; ``simfbo.py``) with local steps of all three,
-EF-SOBA (He et al., ICML 2024) with error feedback. Its own are FedAvg's local steps for y beside one
-compressed step for v, an x that never leaves its site, and the guard. The control without
+EF-SOBA (He et al., ICML 2024) with error feedback. Its own are FedAvg's local steps for y beside
+one compressed step for v, an x that never leaves its site, and the guard. The control without
 curvature is `no-hessian`.
 
-Downlink: clients keep the last v, and get the compressed difference to it. What the compression
-leaves out stays in the next difference, so the error feedback is in the difference itself.
+Downlink: clients keep the last v, and get Top-k of the difference to it, at the rate ``downlink``
+or the run's own (``federation/compressed.py``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
-
-from torch import Tensor
 
 from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_head_start
 from fedsift.algorithms.fedavg import draw_cohort, local_of, next_y
@@ -45,22 +43,20 @@ from fedsift.algorithms.outer_step import (
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.compress import (
     COMPRESSORS,
-    Compressor,
     Feedback,
     FeedbackKeys,
     Payload,
     RateKeys,
     chosen_feedback,
     compressor_groups,
-    make_compressor,
 )
-from fedsift.hypergradient import CurvatureSettings, Guard, SolverState
+from fedsift.hypergradient import CurvatureSettings, Guard
 from fedsift.hypergradient.products import Compression
 from fedsift.hypergradient.residual import Judge, Witness
 from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of, step_of
 from fedsift.hypergradient.solver_step import after_losses, step_back, update_v
 from fedsift.keys import BuildContext, Keys, Settings, key
-from fedsift.messages import Federation, Request, Versioned, scalars_of
+from fedsift.messages import ByDifference, Federation, Request, Versioned, scalars_of
 from fedsift.problem import outer_gradients
 from fedsift.problem.sgd import LocalSteps
 from fedsift.randomness import derive
@@ -71,7 +67,7 @@ class SingleLoop:
     """One exchange per round."""
 
     feedback: Feedback
-    downlink: Compressor
+    downlink: float = 20.0
     step: float = 0.1
     curvature: CurvatureSettings = CurvatureSettings("gauss-newton", damping=0.5)
     local: LocalSteps = LocalSteps()
@@ -87,12 +83,13 @@ class SingleLoop:
         x = state.x if state.x is not None else state.y.new_zeros(0)
         gx, gy = outer_gradients(server.problem, x, state.y, server.validation)
         v = state.y.new_zeros(len(state.y)) if state.solver.v is None else state.solver.v
-        versioned, solver = self._send(v, state.solver)
+        solver = state.solver
         step = self.step * solver.step_scale
-        move = scaled(self.outer.at_round(server, state.y, k), state, versioned.value)
+        move = scaled(self.outer.at_round(server, state.y, k), state, v)
         feedback = self.feedback.turned(k)
         witness = Witness(derive(server.seed, k, "residual"))
-        arrays: dict[str, Payload | Versioned] = {"y": state.y, "v": versioned}
+        sent = ByDifference(v, self.downlink)
+        arrays: dict[str, Payload | Versioned | ByDifference] = {"y": state.y, "v": sent}
         if state.x is not None:
             arrays["x"] = state.x
         if feedback.needs_right:
@@ -127,7 +124,6 @@ class SingleLoop:
             damping=self.curvature.damping,
             guard=self.guard,
             judge=Judge.of(witness, gy),
-            sent=versioned.value,
         )
         events = answers.events
         if update.trouble is None and update.seen.scale == 0.0 and solver.v is not None:
@@ -146,17 +142,8 @@ class SingleLoop:
             "solver_lr": self.step,
             "solver_step_scale": solver.step_scale,
         }
-        own = {**state.own, **seen_scale(answers, versioned.value)}
+        own = {**state.own, **seen_scale(answers, v)}
         return RoundInfo(metrics, events), ServerState(y, x_next, solver, own)
-
-    def _send(self, v: Tensor, solver: SolverState) -> tuple[Versioned, SolverState]:
-        """Return the v that clients get: the last one plus the compressed difference."""
-        version = solver.version + 1
-        if solver.sent is None:
-            return Versioned(v, version), replace(solver, sent=v, version=version)
-        difference = self.downlink.compress(v - solver.sent)
-        sent = solver.sent + self.downlink.decompress(difference)
-        return Versioned(sent, version, difference), replace(solver, sent=sent, version=version)
 
 
 @dataclass(frozen=True)
@@ -181,7 +168,7 @@ def build(settings: Settings, context: BuildContext) -> Algorithm:
     feedback = chosen_feedback(name, settings, context)
     algorithm = SingleLoop(
         feedback,
-        make_compressor("topk", settings, context),
+        settings[RateKeys].rate,
         step_of(settings, context, feedback),
         curvature_of(settings),
         local_of(settings),

@@ -28,13 +28,16 @@ class Server:
 class ServerState:
     """The server's changing part: y, x where it is shared, the solver's v and error.
 
-    ``own`` is what only its method knows: a noise matrix, the model of another stage.
+    ``own`` is what only its method knows: a noise matrix, the model of another stage. ``sent`` is
+    what the clients have of the arrays that they keep (``federation/compressed.py``); no method
+    reads it.
     """
 
     y: Tensor
     x: Tensor | None = None
     solver: SolverState = SolverState()
     own: Mapping[str, Tensor] = field(default_factory=dict)
+    sent: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ baselines      what FOCUS, Preprocess and Disagreement ask
 rivals         what methods ask that change the loss of single samples
 out_of_fold    steps of heads that judge only what they were not trained on
 relabelling    FedCorr's relabelling
+update         compression of what a client has trained
 passes         passes over samples in chunks
 """
 

@@ -20,6 +20,7 @@ from fedsift.client.simfbo import simfbo
 from fedsift.client.single_loop import step
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.client.training import train, train_kept
+from fedsift.client.update import with_compressed_update
 from fedsift.errors import FedsiftError, InputError
 from fedsift.messages import Reply, Request
 
@@ -66,6 +67,7 @@ def answer(
                 "fedsift at the server and at every site"
             )
         outcome = ACTIONS[request.action](client, state, request, shared or Shared())
+        outcome = with_compressed_update(outcome, request)
     except FedsiftError as error:
         return Reply(client.id, samples, error=str(error)), state
     return Reply(client.id, samples, outcome.arrays, outcome.scalars), outcome.state

@@ -43,6 +43,8 @@ class ClientState:
     ``rates``        b_m in each of the noise models
     ``noise``        the matrices of noise models that are its own
     ``betas``        and their β
+    ``update_error`` what was left out of its updates so far, and the epoch that it is of
+    ``update_epoch`` (``update.py``)
     ``y``            the model of the running round, so that it need not be sent twice
     """
 
@@ -60,6 +62,8 @@ class ClientState:
     rates: Tensor | None = None
     noise: Tensor | None = None
     betas: Tensor | None = None
+    update_error: Tensor | None = None
+    update_epoch: Tensor | None = None
     y: Tensor | None = None
 
     def arrays(self) -> dict[str, Tensor]:

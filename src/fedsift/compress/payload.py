@@ -23,11 +23,20 @@ from fedsift.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """A vector of `length` numbers, zero but for `values` at `indices` (int64, ascending)."""
+    """A vector of `length` numbers, zero but for `values` at `indices` (int64, ascending).
+
+    `bits` are those that a value travels in, which it must have been rounded to (`rounding.py`);
+    0: all that its dtype has.
+    """
 
     indices: Tensor
     values: Tensor
     length: int
+    bits: int = 0
+
+    def dense(self) -> Tensor:
+        """Return the vector."""
+        return self.values.new_zeros(self.length).index_put_((self.indices,), self.values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from fedsift.compress.payload import Compressor
 from fedsift.compress.settings import FeedbackKeys, RateKeys
 from fedsift.compress.sketch_feedback import SketchFeedback
 from fedsift.compress.sketch_tracking import SketchTracking
-from fedsift.compress.topk import TopK
+from fedsift.compress.topk import TopK, TopKKeys
 from fedsift.errors import InputError
 from fedsift.keys import BuildContext, Keys, Settings
 
@@ -43,6 +43,7 @@ COMPRESSORS: dict[str, Row] = {
         TopK,
         topk.build,
         ClientFeedback,
+        (RateKeys, TopKKeys),
         forms={"gradient": ClientGradient, "ef21": EF21},
     ),
     "count-sketch": Row(

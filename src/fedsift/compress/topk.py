@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedsift.compress.payload import Payload, Sparse, check_at_least, check_vector
+from fedsift.compress.rounding import FORMS, WHOLE, rounded
 from fedsift.compress.settings import RateKeys
 from fedsift.errors import InputError
-from fedsift.keys import BuildContext, Settings
+from fedsift.keys import BuildContext, Keys, Settings, key
 
 
 def largest(g: Tensor, k: int) -> Tensor:
@@ -48,21 +49,26 @@ def _kth_largest(x: Tensor, k: int) -> float:
 
 @dataclass(frozen=True)
 class TopK:
-    """Keep the k largest of d numbers."""
+    """Keep the k largest of d numbers, each in 16 or 8 `bits`; 0: as they are."""
 
     length: int
     k: int
+    bits: int = WHOLE
 
     def __post_init__(self) -> None:
         check_at_least(1, length=self.length, k=self.k)
         if self.k > self.length:
             raise InputError(f"k is {self.k}; give a k of at most the length {self.length}")
+        if self.bits != WHOLE and self.bits not in FORMS:
+            raise InputError(
+                f"bits is {self.bits}; give one of {WHOLE}, {', '.join(map(str, FORMS))}"
+            )
 
     @classmethod
-    def at_rate(cls, length: int, rate: float) -> Self:
+    def at_rate(cls, length: int, rate: float, bits: int = WHOLE) -> Self:
         """Return the compressor with k = max(1, floor(d / rate))."""
         check_at_least(1, rate=rate)
-        return cls(length, max(1, math.floor(length / rate)))
+        return cls(length, max(1, math.floor(length / rate)), bits)
 
     @property
     def numbers(self) -> int:
@@ -78,7 +84,8 @@ class TopK:
         """Return the k largest numbers with their indices."""
         g = check_vector(g, self.length)
         indices = largest(g, self.k)
-        return Sparse(indices, g[indices], self.length)
+        values, bits = rounded(g[indices], self.bits)
+        return Sparse(indices, values, self.length, bits)
 
     def decompress(self, payload: Payload) -> Tensor:
         """Return the vector with zeros where nothing was sent."""
@@ -91,10 +98,23 @@ class TopK:
         return values.new_zeros(self.length).index_put_((payload.indices,), values)
 
     def spec(self) -> dict[str, int | str]:
-        """Return the name, the length and k."""
-        return {"name": "topk", "length": self.length, "k": self.k}
+        """Return the name, the length, k and the bits."""
+        bits = {"bits": self.bits} if self.bits else {}
+        return {"name": "topk", "length": self.length, "k": self.k, **bits}
+
+
+@dataclass(frozen=True)
+class TopKKeys(Keys):
+    """The form of the values that Top-k sends."""
+
+    table: ClassVar[str] = "solver"
+    value_bits: int = key(
+        16, "bits, at most, of a number that topk sends: 32 (all of it), 16 or 8", low=8, high=32
+    )
 
 
 def build(settings: Settings, context: BuildContext) -> TopK:
     """Build it from its keys."""
-    return TopK.at_rate(context.length, settings[RateKeys].rate)
+    most = settings[TopKKeys].value_bits
+    bits = WHOLE if most >= 32 else max(form for form in FORMS if form <= most)
+    return TopK.at_rate(context.length, settings[RateKeys].rate, bits)

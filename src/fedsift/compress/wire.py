@@ -3,18 +3,19 @@
 | bytes | field |
 |---|---|
 | 4 | magic `fsft` |
-| 1 | version, 2 |
+| 1 | version, 3 |
 | 1 | kind: 1 dense, 2 sparse, 3 sketch, 4 scalars |
 | 1 | dtype: 1 float32, 2 float64, 3 float16, 4 bfloat16, 5 int64, 6 uint8 |
 | 1 | n, number of dimensions, at most 8 |
 | 8 n | shape |
 | 8 | length (sparse and sketch only) |
-| 8 | seed (sketch only) |
+| 8 | seed of a sketch; form of a sparse vector: bits of a value + 2^7 c + 2^8 (e + 2^15), or 0 |
 | rest | data |
 
-The data of a dense tensor or a sketch is row-major. A sparse vector has shape [k]: its indices,
-strictly ascending, then k values. The indices are, whichever is shorter, k uint32, or by blocks of
-2^16: how many are in each block (uint32), then the last 16 bits of all k (uint16).
+The data of a dense tensor or a sketch is row-major. A sparse vector has shape [k]: its values, of
+the dtype or, rounded, in 16 or 8 bits with a common exponent e (`rounding.py`), which are in the
+code of `huffman.py` where that is shorter (c = 1); then its indices, strictly ascending, in the
+code of `rice.py`.
 
 Scalars are a flat JSON object in UTF-8, its bytes stored as a uint8 tensor of one dimension;
 values are bool, 64-bit int, float, str or null. NaN and infinities survive, as the literals `NaN`,
@@ -30,27 +31,28 @@ import json
 import math
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedsift.compress import huffman, rice
 from fedsift.compress.payload import Payload, Sketch, Sparse
+from fedsift.compress.rounding import FARTHEST, FORMS, WHOLE, codes, exponent_of, read_codes
 from fedsift.errors import WireError
 from fedsift.memory import aligned
 
 Scalar: TypeAlias = bool | int | float | str | None
 Scalars: TypeAlias = Mapping[str, Scalar]
 
-MAGIC, VERSION, MAX_DIMS = b"fsft", 2, 8
+MAGIC, VERSION, MAX_DIMS = b"fsft", 3, 8
 DENSE, SPARSE, SKETCH, SCALARS = 1, 2, 3, 4
-EXTRAS = {DENSE: 0, SPARSE: 1, SKETCH: 2, SCALARS: 0}  # fields after the shape
+EXTRAS = {DENSE: 0, SPARSE: 2, SKETCH: 2, SCALARS: 0}  # fields after the shape
 NDIM = {SPARSE: 1, SKETCH: 2, SCALARS: 1}
 PREFIX = struct.Struct("<4sBBBB")
-INDEX_SIZE, LOW_SIZE, LOW_BITS = 4, 2, 16
+BIAS, CODED = 2**15, 2**7  # of the exponent of rounded values; that they are in Huffman's code
 
 DTYPES = {
     1: torch.float32,
@@ -86,23 +88,35 @@ class _Header:
         return math.prod(self.shape)
 
     @property
-    def data_size(self) -> int:
-        return self.count * self.dtype.itemsize + self.indices_size
+    def bits(self) -> int:
+        """How many bits a value of a sparse vector was rounded to; 0 if it was not."""
+        return self.extras[1] % CODED if self.kind == SPARSE else WHOLE
 
     @property
-    def indices_size(self) -> int:
-        if self.kind != SPARSE:
-            return 0
-        per_index = LOW_SIZE if self.blocks else INDEX_SIZE
-        return self.blocks * INDEX_SIZE + self.count * per_index
+    def coded(self) -> bool:
+        """If the values of a sparse vector are in Huffman's code."""
+        return self.kind == SPARSE and bool(self.extras[1] & CODED)
 
     @property
-    def blocks(self) -> int:
-        """How many blocks the indices of a sparse vector are sorted into; 0 if they come whole."""
-        if self.kind != SPARSE:
-            return 0
-        blocks = -(-self.extras[0] // 2**LOW_BITS)
-        return blocks if blocks * INDEX_SIZE < self.count * (INDEX_SIZE - LOW_SIZE) else 0
+    def exponent(self) -> int:
+        """The exponent that rounded values have in common."""
+        return self.extras[1] // 2**8 - BIAS
+
+    @property
+    def values_size(self) -> int:
+        return self.count * (self.bits // 8 or self.dtype.itemsize)
+
+    def check_size(self, found: int) -> None:
+        """Refuse a body of another size; that of the indices of a sparse vector is not known."""
+        least = 0 if self.coded else self.values_size
+        if self.kind == SPARSE:
+            least += rice.least_size(self.count, self.extras[0])
+        if found < least or (found > least and self.kind != SPARSE):
+            problem = "truncated" if found < least else "followed by other bytes"
+            raise WireError(
+                f"a payload is {problem}: its header announces {least} bytes of data and {found}"
+                " came; send it again"
+            )
 
 
 def encode(payload: Payload | Scalars) -> bytes:
@@ -113,19 +127,25 @@ def encode(payload: Payload | Scalars) -> bytes:
     header = _header(payload)
     if isinstance(payload, Sparse):
         _check_indices(payload.indices, len(payload.values), payload.length)
-        indices = _pack(payload.indices.cpu().numpy(), header.blocks)
-        return b"".join((header.encode(), *indices, _bits(payload.values)))
+        header, data = _values(payload, header)
+        indices = rice.encode(payload.indices.cpu().numpy(), payload.length)
+        return b"".join((header.encode(), data, indices))
     values = payload.table if isinstance(payload, Sketch) else payload
     return b"".join((header.encode(), _bits(values)))
 
 
 def size(payload: Payload | Scalars) -> int:
-    """Return len(encode(payload)) without copying a tensor."""
+    """Return len(encode(payload)) without copying a dense tensor."""
     if isinstance(payload, Mapping):
         text = _dump(payload)
         return _Header(SCALARS, torch.uint8, (len(text),)).size + len(text)
     header = _header(payload)
-    return header.size + header.data_size
+    if not isinstance(payload, Sparse):
+        return header.size + header.values_size
+    _check_indices(payload.indices, len(payload.values), payload.length)
+    _, values = _values(payload, header)
+    indices = rice.size(payload.indices.cpu().numpy(), payload.length)
+    return header.size + values.nbytes + indices
 
 
 def decode(data: bytes | memoryview, limit: int | None = None) -> Payload | dict[str, Scalar]:
@@ -138,12 +158,7 @@ def decode(data: bytes | memoryview, limit: int | None = None) -> Payload | dict
         raise WireError(f"a payload of {len(view)} bytes is over the limit of {limit} bytes")
     header = _read_header(view)
     body = view[header.size :]
-    if len(body) != header.data_size:
-        problem = "truncated" if len(body) < header.data_size else "followed by other bytes"
-        raise WireError(
-            f"a payload is {problem}: its header announces {header.data_size} bytes of data and"
-            f" {len(body)} came; send it again"
-        )
+    header.check_size(len(body))
     if header.kind == SCALARS:
         return _load(bytes(body))
     if header.kind == SPARSE:
@@ -155,7 +170,8 @@ def decode(data: bytes | memoryview, limit: int | None = None) -> Payload | dict
 def _header(payload: Payload) -> _Header:
     """Describe a payload, or refuse one that has no encoding."""
     if isinstance(payload, Sparse):
-        return _header_of(SPARSE, payload.values, payload.length)
+        form = payload.bits + 2**8 * (exponent_of(payload.values) + BIAS) if payload.bits else 0
+        return _header_of(SPARSE, payload.values, payload.length, form)
     if isinstance(payload, Sketch):
         return _header_of(SKETCH, payload.table, payload.length, payload.seed)
     if isinstance(payload, Tensor):
@@ -196,6 +212,8 @@ def _checked(header: _Header) -> _Header:
         raise WireError(f"a payload of kind {header.kind} cannot have {ndim} dimensions")
     if header.kind == SCALARS and header.dtype != torch.uint8:
         raise WireError(f"scalars come as {header.dtype}; they must be UTF-8 bytes")
+    if header.kind == SPARSE and header.extras[1] and not _is_form(header):
+        raise WireError("the values of a sparse vector are in a form that this fedsift cannot read")
     if math.prod(max(n, 1) for n in header.shape) >= 2**63:  # even an empty one has strides
         raise WireError(f"a tensor of shape {header.shape} is too large for any machine")
     return header
@@ -213,33 +231,40 @@ def _read(view: memoryview, dtype: torch.dtype) -> Tensor:
     return aligned(torch.from_numpy(flat).view(dtype))
 
 
+def _values(payload: Sparse, header: _Header) -> tuple[_Header, memoryview]:
+    """Return the values of a sparse vector, or refuse what was not rounded to its bits."""
+    if not header.bits:
+        return header, _bits(payload.values)
+    small = codes(payload.values, header.bits, header.exponent)
+    again = read_codes(small, header.bits, header.exponent, header.dtype)
+    if not torch.equal(again, payload.values):
+        raise WireError(f"values that are not rounded to {header.bits} bits cannot travel in them")
+    plain = _bits(small)
+    coded = huffman.encode(plain, header.bits // 8)
+    if len(coded) >= plain.nbytes:
+        return header, plain
+    length, form = header.extras
+    return replace(header, extras=(length, form + CODED)), memoryview(coded)
+
+
+def _is_form(header: _Header) -> bool:
+    """Tell if values can come in this form: few bits, and an exponent that any machine reads."""
+    known = header.bits in FORMS and header.dtype in {torch.float32, torch.float64}
+    return known and abs(header.exponent) <= FARTHEST
+
+
 def _read_sparse(header: _Header, body: memoryview) -> Sparse:
-    end = header.indices_size
-    indices = aligned(torch.from_numpy(_unpack(body[:end], header.blocks, header.count)))
-    (length,) = header.extras
+    end, length = header.values_size, header.extras[0]
+    data, rest = body[:end], body[end:]
+    if header.coded:
+        data, rest = huffman.decode(body, header.bits // 8, header.count)
+    indices = aligned(torch.from_numpy(rice.decode(rest, header.count, length)))
     _check_indices(indices, header.count, length)
-    return Sparse(indices, _read(body[end:], header.dtype), length)
-
-
-def _pack(indices: npt.NDArray[np.int64], blocks: int) -> tuple[memoryview, ...]:
-    """Return ascending indices whole, or each block's number of them and their last bits."""
-    if not blocks:
-        return (indices.astype("<u4").data,)
-    counts = np.bincount(indices >> LOW_BITS, minlength=blocks)
-    return counts.astype("<u4").data, indices.astype("<u2").data
-
-
-def _unpack(view: memoryview, blocks: int, count: int) -> npt.NDArray[np.int64]:
-    counts = np.frombuffer(view[: blocks * INDEX_SIZE], "<u4").astype(np.int64)
-    rest = view[blocks * INDEX_SIZE :]
-    if not blocks:
-        return np.frombuffer(rest, "<u4").astype(np.int64)
-    if int(counts.sum()) != count:  # before anything of that size is made
-        raise WireError(
-            f"a sparse vector has {count} values but its blocks have {int(counts.sum())} indices"
-        )
-    low = np.frombuffer(rest, "<u2").astype(np.int64)
-    return low + np.repeat(np.arange(blocks) << LOW_BITS, counts)
+    if not header.bits:
+        return Sparse(indices, _read(data, header.dtype), length)
+    small = _read(data, FORMS[header.bits][0])
+    values = read_codes(small, header.bits, header.exponent, header.dtype)
+    return Sparse(indices, values, length, header.bits)
 
 
 def _check_indices(indices: Tensor, count: int, length: int) -> None:

@@ -13,14 +13,24 @@ from torch import Tensor
 
 from fedsift.algorithms import CommFedBiO, LocalSteps, OuterStep, RoundInfo, Server, ServerState
 from fedsift.errors import ConfigError
-from fedsift.experiment.common_keys import OWN, OWN_MODEL, DataKeys, FileKeys, RunKeys
+from fedsift.experiment.common_keys import (
+    MODEL_RATE,
+    OWN,
+    OWN_MODEL,
+    UPDATE_RATE,
+    DataKeys,
+    FileKeys,
+    RunKeys,
+)
 from fedsift.experiment.config import Config, all_keys, from_mapping
+from fedsift.experiment.loop import compressed_round
 from fedsift.experiment.progress import shown_progress
 from fedsift.experiment.result import Result
 from fedsift.experiment.run import execute, train
 from fedsift.experiment.saving import keep_all, result_of
 from fedsift.experiment.setup import Setup, from_data
 from fedsift.experiment.simulation import Simulation
+from fedsift.federation import Rates
 from fedsift.hypergradient import Estimator
 from fedsift.keys import keys_of
 from fedsift.memory import aligned
@@ -125,13 +135,15 @@ def solve(
     cohort: int = 0,
     min_clients: int = 1,
     seed: int = 0,
+    update_rate: float = UPDATE_RATE,
+    model_rate: float = MODEL_RATE,
     observe: Callable[[RoundInfo, ServerState], None] | None = None,
 ) -> Solution:
     """Run Algorithm 1 on any bilevel problem.
 
     ``federation`` holds the clients' batches (``LocalFederation.of(problem, batches)``);
     ``validation`` is what ``outer_loss`` gets as its batch; ``y`` and ``x`` are where to start, x
-    only where it is shared.
+    only where it is shared. ``update_rate`` compresses updates up, ``model_rate`` y, v and x down.
     """
     if (x is None) != problem.x_is_private:
         raise ConfigError(
@@ -140,9 +152,9 @@ def solve(
     server = Server(problem, validation, cohort, min_clients, seed)
     algorithm = CommFedBiO(estimator, local, outer)
     state = ServerState(aligned(y), None if x is None else aligned(x))
-    records = []
+    records, rates = [], Rates(update_rate, model_rate)
     for k in range(rounds):
-        info, state = algorithm.round(federation, server, state, k)
+        info, state = compressed_round(algorithm, federation, rates, server, state, k)
         records.append({"round": k + 1, **info.metrics, "events": list(info.events)})
         if observe is not None:
             observe(info, state)

@@ -1,6 +1,7 @@
 """A checkpoint: all state of a run in one safetensors file, so that it is complete or absent.
 
-Tensors: ``server/*``, ``own/*`` (the server's, of the method), ``solver/*`` and ``client/<id>/*``.
+Tensors: ``server/*``, ``own/*`` (the server's, of the method), ``sent/*`` (what clients have of
+arrays that they keep), ``solver/*`` and ``client/<id>/*``.
 The header's metadata is JSON: the next round, the scalars of the solver, the traffic, what versions
 clients have, a fingerprint of the configuration. A resumed run draws the same random numbers as an
 uninterrupted one, because every generator is derived from the round.
@@ -45,6 +46,7 @@ def save(folder: Path, config: Config, point: Checkpoint) -> Path:
     solver = vars(point.state.solver)
     values = {"server/y": point.state.y, "server/x": point.state.x}
     values |= {f"own/{name}": value for name, value in point.state.own.items()}
+    values |= {f"sent/{name}": value for name, value in point.state.sent.items()}
     values |= {f"solver/{name}": value for name, value in solver.items()}
     for client, arrays in point.snapshot.clients.items():
         values |= {f"client/{client}/{name}": value for name, value in arrays.items()}
@@ -99,7 +101,12 @@ def _load(path: Path, config: Config, device: Any) -> Checkpoint:
         group, _, name = key.rpartition("/")
         groups.setdefault(group, {})[name] = value
     solver = SolverState(**groups.pop("solver", {}), **meta["solver"])
-    state = ServerState(**groups.pop("server"), solver=solver, own=groups.pop("own", {}))
+    state = ServerState(
+        **groups.pop("server"),
+        solver=solver,
+        own=groups.pop("own", {}),
+        sent=groups.pop("sent", {}),
+    )
     return Checkpoint(
         next_round=meta["next_round"],
         state=state,

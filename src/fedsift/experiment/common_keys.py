@@ -17,6 +17,7 @@ from fedsift.references import REFERENCE
 
 AUTO = "auto"
 OWN = "own"  # the dataset of a run on samples that are not one of fedsift's datasets
+UPDATE_RATE, MODEL_RATE = 1.0, 1.0  # the defaults of all methods
 OWN_MODEL = "own module"  # the model of ``fs.fit``, which no configuration can name
 
 
@@ -129,4 +130,21 @@ class FederationKeys(Keys):
     )
 
 
-COMMON: tuple[type[Keys], ...] = (RunKeys, DataKeys, FileKeys, ModelKeys, FederationKeys)
+@dataclass(frozen=True)
+class TrafficKeys(Keys):
+    """How much is left out of what travels; it is sent later (``federation/compressed.py``)."""
+
+    table: ClassVar[str] = "traffic"
+    update_rate: float = key(
+        UPDATE_RATE, "numbers of a model update per number sent up, in 8 bits; 1: all", low=1
+    )
+    model_rate: float = key(
+        MODEL_RATE,
+        "numbers of a model per number of its change sent down, in 8 bits; 1: all",
+        low=1,
+    )
+
+
+COMMON: tuple[type[Keys], ...] = (
+    *(RunKeys, DataKeys, FileKeys, ModelKeys, FederationKeys, TrafficKeys),
+)

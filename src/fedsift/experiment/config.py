@@ -29,12 +29,13 @@ from fedsift.experiment.common_keys import (
     FileKeys,
     ModelKeys,
     RunKeys,
+    TrafficKeys,
 )
 from fedsift.keys import Key, Settings, hint, keys_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(FederationKeys, ModelKeys, FileKeys, DataKeys, RunKeys):
+class Config(TrafficKeys, FederationKeys, ModelKeys, FileKeys, DataKeys, RunKeys):
     """The keys of a run: common ones as attributes, those of its method in ``settings``.
 
     ``Config.of(method="iter-topk", rate=50)`` makes one; a value of 0 or ``auto`` means what the

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from fedsift.algorithms import ServerState
+from fedsift.algorithms import Algorithm, RoundInfo, Server, ServerState
 from fedsift.experiment.metrics import accuracy, detection
 from fedsift.experiment.setup import Setup
+from fedsift.federation import CompressedFederation, Rates
+from fedsift.messages import Federation
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,12 @@ class Round:
 def rounds(setup: Setup, state: ServerState, first: int) -> Iterator[Round]:
     """Run rounds ``first`` .. K-1; rounds are numbered from 0 inside and from 1 in records."""
     config = setup.config
+    rates = Rates(config.update_rate, config.model_rate)
     for k in range(first, config.rounds):
         before, start = setup.federation.traffic, time.perf_counter()
-        info, state = setup.algorithm.round(setup.federation, setup.server, state, k)
+        info, state = compressed_round(
+            setup.algorithm, setup.federation, rates, setup.server, state, k
+        )
         seconds = time.perf_counter() - start
         traffic = setup.federation.traffic - before
         due = (k + 1) % config.eval_every == 0 or k + 1 == config.rounds
@@ -42,6 +47,20 @@ def rounds(setup: Setup, state: ServerState, first: int) -> Iterator[Round]:
             "events": list(info.events),
         }
         yield Round(record, state)
+
+
+def compressed_round(
+    algorithm: Algorithm,
+    federation: Federation,
+    rates: Rates,
+    server: Server,
+    state: ServerState,
+    k: int,
+) -> tuple[RoundInfo, ServerState]:
+    """Do round k with models and updates as compressed differences; the method knows nothing."""
+    layer = CompressedFederation(federation, rates, state.sent)
+    info, state = algorithm.round(layer, server, state, k)
+    return info, replace(state, sent=layer.sent())
 
 
 @torch.no_grad()

@@ -6,7 +6,8 @@ A message is a flat mapping ``name -> bytes``, because that is what a transport 
 |---|---|
 | `.envelope` | scalars; of a request also action, round, versions, of a reply client and N_m |
 | `y`, `v` ... | an array |
-| `v+` | the difference to the previous version, of an array that the client keeps |
+| `y+` | the difference to the previous version, of an array that the client keeps |
+| `y=` | the numbers of it that changed since the version that the client has |
 | `.error` | the sentence of a client that could not reply |
 | `.about` | which request this is or replies to: run, round, number, action |
 
@@ -23,9 +24,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedsift.client import ACTIONS
-from fedsift.compress import Payload, Sparse, wire
+from fedsift.compress import Payload, Sketch, Sparse, wire
 from fedsift.errors import WireError
-from fedsift.messages import Reply, Request, Scalar, Versioned
+from fedsift.federation.compressed import advanced
+from fedsift.messages import ByDifference, Reply, Request, Scalar, Versioned
 
 Parts = dict[str, bytes]
 
@@ -76,11 +78,12 @@ def encode_request(request: Request, known: Mapping[str, int] | None = None) -> 
     parts: Parts = {}
     for name, array in request.arrays.items():
         if isinstance(array, Versioned):
-            envelope[_version(name)] = array.version
-            sent = array.sent((known or {}).get(name))
-            parts[f"{name}+" if sent is array.difference else name] = wire.encode(sent)
+            end, sent = array.sent((known or {}).get(name))
+            envelope |= array.envelope(name, sent)
+            if sent is not None:
+                parts[name + end] = wire.encode(sent)
         else:
-            parts[name] = wire.encode(array)
+            parts[name] = wire.encode(array.value if isinstance(array, ByDifference) else array)
     return {ENVELOPE: wire.encode({**envelope, **request.scalars}), **parts}
 
 
@@ -94,22 +97,16 @@ def decode_request(
         raise WireError(
             f"a request has the action {action!r} and the round {number!r}; one is unknown"
         )
-    whole: dict[str, Payload] = {}
     now = dict(kept)
-    for label, array in arrays.items():
-        name = label.removesuffix("+")
-        version = scalars.pop(_version(name), None)
-        if version is None:
-            if label != name:
-                raise WireError(f"the difference of '{name}' came without a version")
-            whole[name] = array
-            continue
-        value = _advance(name, array, int(version), kept) if label != name else array
-        if not isinstance(value, Tensor):
-            raise WireError(f"'{name}' has a version but is compressed; send it whole")
-        whole[name] = value
-        now[name] = Kept(value, int(version))
-    return Request(str(action), number, whole, scalars), now
+    for name, version in _versions(scalars).items():
+        shape = scalars.pop(f"{name}_shape", None)
+        value = _received(name, arrays, version, kept.get(name))
+        now[name] = Kept(_shaped(name, value, shape), version)
+        arrays[name] = now[name].value
+    for label in arrays:
+        if label[-1:] in _ENDS:
+            raise WireError(f"a part of '{label[:-1]}' came without a version")
+    return Request(str(action), number, arrays, scalars), now
 
 
 def encode_reply(reply: Reply) -> Parts:
@@ -135,25 +132,55 @@ def num_bytes(parts: Mapping[str, bytes]) -> int:
     return sum(len(data) for name, data in parts.items() if name not in {REQUEST_ID, ERROR})
 
 
-def _version(name: str) -> str:
-    return f"{name}_version"
+_DIFFERENCE, _SINCE = _ENDS = ("+", "=")
+_VERSION = "_version"
 
 
-def _advance(name: str, difference: Payload, version: int, kept: Mapping[str, Kept]) -> Tensor:
-    """Return the last version plus the difference, as the server has done it."""
-    last = kept.get(name)
-    if last is None or last.version != version - 1:
+def _versions(scalars: dict[str, Scalar]) -> dict[str, int]:
+    """Take the versions of the arrays that the client keeps out of the scalars."""
+    named = [label for label in scalars if label.endswith(_VERSION)]
+    found = {label.removesuffix(_VERSION): scalars.pop(label) for label in named}
+    for name, version in found.items():
+        if type(version) is not int:
+            raise WireError(f"'{name}' has the version {version!r}; it must be a whole number")
+    return found  # type: ignore[return-value]
+
+
+def _received(name: str, arrays: dict[str, Payload], version: int, last: Kept | None) -> Tensor:
+    """Return an array that the client keeps, from the one that it has and what came of it."""
+    came = [end for end in ("", *_ENDS) if name + end in arrays]
+    if len(came) > 1:
+        raise WireError(f"'{name}' came in two forms; send one of them")
+    end = came[0] if came else None
+    if end == "":
+        whole = arrays.pop(name)
+        if isinstance(whole, Sketch):
+            raise WireError(f"'{name}' has a version but came as a sketch; send it whole")
+        return whole.dense() if isinstance(whole, Sparse) else whole
+    needs = {None: version, _DIFFERENCE: version - 1}.get(end)
+    if last is None or last.version != (last.version if end == _SINCE else needs):
         has = "none" if last is None else f"version {last.version}"
         raise WireError(
             f"version {version} of '{name}' came as a difference but the client has {has} and not "
-            f"version {version - 1}"
+            f"version {needs}"
         )
-    if isinstance(difference, Sparse) and difference.length == len(last.value):
-        zeros = difference.values.new_zeros(difference.length)
-        return last.value + zeros.index_put_((difference.indices,), difference.values)
-    if isinstance(difference, Tensor) and difference.shape == last.value.shape:
-        return last.value + difference
-    raise WireError(f"the difference of '{name}' does not fit the previous version")
+    if end is None:
+        return last.value
+    part = arrays.pop(name + end)
+    if not isinstance(part, Sparse) or part.length != last.value.numel():
+        raise WireError(f"the difference of '{name}' does not fit the previous version")
+    if part.values.dtype != last.value.dtype:
+        raise WireError(f"the difference of '{name}' is of another type than the previous version")
+    return advanced(last.value, part, add=end == _DIFFERENCE)
+
+
+def _shaped(name: str, value: Tensor, shape: Scalar) -> Tensor:
+    if shape is None:
+        return value
+    try:
+        return value.reshape([int(n) for n in str(shape).split(",")])
+    except (ValueError, RuntimeError):
+        raise WireError(f"'{name}' does not have the shape {shape!r}") from None
 
 
 def _arrays(parts: Mapping[str, bytes]) -> dict[str, Payload]:

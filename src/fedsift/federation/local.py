@@ -98,7 +98,7 @@ class LocalFederation:
             down += sizes[known]
             up += reply.num_bytes()
             if versions:
-                self._versions[client] = versions
+                self._versions[client] = {**self._versions.get(client, {}), **versions}
         self._traffic += Traffic(up, down, 1)
         return replies
 

@@ -183,7 +183,7 @@ class RemoteFederation:
         if found.error is not None:
             self.versions.pop(client, None)  # what it has is unknown: the next goes whole
         elif versions:
-            self.versions[client] = versions
+            self.versions[client] = {**self.versions.get(client, {}), **versions}
         return found
 
     def _register(self, node: NodeId, reply: Reply) -> None:

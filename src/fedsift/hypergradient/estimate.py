@@ -47,17 +47,14 @@ class CurvatureSettings:
 class SolverState:
     """What an estimator keeps between rounds.
 
-    ``epoch`` numbers the systems: what clients kept in another one is invalid .
+    ``epoch`` numbers the systems: what clients kept in another one is invalid.
     ``fresh`` is True until clients have been asked for a product: v was 0 before.
-    ``sent`` is the v that clients have, ``version`` its number (single-loop only).
     """
 
     v: Tensor | None = None
     memory: Tensor | None = None
     epoch: int = 0
     fresh: bool = True
-    sent: Tensor | None = None
-    version: int = 0
     step_scale: float = 1.0
     resets: int = 0
 

@@ -112,12 +112,8 @@ def step_back(state: SolverState, update: Update, step: float, k: int) -> tuple[
         f"the solver diverged in round {k + 1} ({update.trouble}); v and its error were reset and "
         f"the step went from {step:.3g} to {step / 2:.3g}: {advice}"
     )
-    # The version goes on counting: a client with an old v must not be taken for one with the last.
-    # So does the epoch: what clients have kept belongs to the system that was given up.
+    # The epoch goes on counting: what clients have kept belongs to the system that was given up.
     fresh = SolverState(
-        epoch=state.epoch + 1,
-        version=state.version,
-        step_scale=state.step_scale / 2,
-        resets=state.resets + 1,
+        epoch=state.epoch + 1, step_scale=state.step_scale / 2, resets=state.resets + 1
     )
     return sentence, fresh
