@@ -207,6 +207,37 @@ def test_single_loop_keeps_errors_at_clients_only_if_all_take_part(keys, kind):
     assert isinstance(algorithm.feedback.compressor, kind)
 
 
+@pytest.mark.parametrize(
+    ("name", "keys", "form"),
+    [
+        ("iter-topk", {}, "listing"),
+        ("iter-topk", {"iterations": 5}, "ef21"),
+        ("iter-topk", {"iterations": 5, "cohort": 3}, "listing"),
+        ("iter-topk", {"feedback": "gradient"}, "gradient"),
+        ("iter-sketch", {}, "ef21"),
+        ("iter-sketch", {"feedback": "listing"}, "listing"),
+        ("single-loop", {}, "listing"),
+        ("single-loop", {"cohort": 3}, "ef21"),
+    ],
+)
+def test_which_feedback_is_chosen(name, keys, form):
+    algorithm = bare(name, **keys)
+    chosen = getattr(algorithm, "estimator", algorithm).feedback
+    assert chosen.form == form
+
+
+def test_a_step_that_the_run_finds_is_what_a_sketch_can_bear_and_a_given_one_stays():
+    settings = settings_of("iter-sketch", head_start=0)  # 1,000 parameters, 5 rows of 10 columns
+    given = METHODS["iter-sketch"].build(settings, BuildContext(LENGTH))
+    found = METHODS["iter-sketch"].build(settings, BuildContext(LENGTH, found=("solver_lr",)))
+    assert given.estimator.schedule.step == 0.1
+    assert found.estimator.schedule.step == pytest.approx(0.1 * 50 / 1050)
+    topk = METHODS["iter-topk"].build(
+        settings_of("iter-topk", head_start=0), BuildContext(LENGTH, found=("solver_lr",))
+    )
+    assert topk.estimator.schedule.step == 0.1
+
+
 @pytest.mark.parametrize("rate", [2, 10, 50])
 def test_sketched_system_has_about_d_over_rate_numbers(rate):
     estimator = bare("non-iter", rate=rate).estimator

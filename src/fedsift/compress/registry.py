@@ -90,10 +90,19 @@ def feedback_for(compressor: Compressor, form: str = "listing") -> Feedback:
     return row.forms.get(form, row.feedback)(compressor)
 
 
-def chosen_feedback(name: str, settings: Settings, context: BuildContext) -> Feedback:
-    """Return the feedback that the keys describe, with the compressor of this name."""
+def chosen_feedback(
+    name: str, settings: Settings, context: BuildContext, iterations: int = 1
+) -> Feedback:
+    """Return the feedback that the keys describe, with the compressor of this name.
+
+    "auto" is by residual and F1 on digits (results/solver_forms.json): a sketch tracks Hv (EF21);
+    Top-k has EF21 where a round has several iterations at the same clients, and else the listing,
+    whose memory also averages over the samples that each round draws for its products.
+    """
     form = settings[FeedbackKeys].feedback
-    form = "ef21" if form == "auto" else form
+    if form == "auto":
+        settles = iterations > 1 and not context.cohort
+        form = "ef21" if name == "count-sketch" or settles else "listing"
     return feedback_for(make_compressor(name, settings, context), form)
 
 

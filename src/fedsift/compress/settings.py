@@ -25,6 +25,7 @@ class FeedbackKeys(Keys):
     feedback: str = key(
         "auto",
         "error feedback; listing: as Algorithm 2 is listed; gradient: Eq. 12; ef21: differences to "
-        "what was sent, which converges; auto: by the compressor and the clients",
+        "what was sent, which converges; auto: ef21 for sketches and for several iterations a "
+        "round, else listing",
         choices=lambda: ("auto", *FORMS),
     )

@@ -300,7 +300,8 @@ def with_compressor(name: str, text: str) -> EstimatorRow:
     """Return the row of Algorithm 2 with a compressor of the table."""
 
     def build(settings: Settings, context: BuildContext) -> Iterative:
-        own, feedback = settings[IterativeKeys], chosen_feedback(name, settings, context)
+        own = settings[IterativeKeys]
+        feedback = chosen_feedback(name, settings, context, own.iterations)
         return Iterative(
             feedback,
             own.iterations,
