@@ -42,11 +42,11 @@ def rates(both: float, **more: float) -> dict[str, float]:
 
 OF_MODEL = {"0.1": rates(2.2), "0.05": rates(5.1), "0.02": rates(19)}  # an update up, a model down
 OF_SINGLE_LOOP = {  # a product up and v down besides
-    "0.1": rates(3.5),
+    "0.1": rates(3.8),
     "0.05": rates(12),
     "0.02": rates(48, rate=100, value_bits=8),
 }
-OF_HEADS = {"0.5": rates(2), "0.2": rates(9), "0.1": rates(150)}
+OF_HEADS = {"0.5": rates(2.4), "0.2": rates(9), "0.1": rates(150)}
 KEPT = ("f1", "auc", "weights_auc", "bytes_up", "bytes_down", "exchanges", "seconds")
 
 
