@@ -5,9 +5,10 @@
     python -m benchmarks.bytes --table                what is there, as a table
 
 A level is the share of dense FedAvg's bytes that a cell aims at; its rates follow from that
-(``docs/benchmarks.md``). Seeds 20 to 29 are for development, seeds 0 to 2 are reported. All other keys are at their defaults. ``auto`` is
-single-loop on networks and out-of-fold on features, which trains four heads where FedAvg trains
-one; its noise model alone takes 0.07 of FedAvg's bytes there. One JSON file per cell.
+(``docs/benchmarks.md``). Seeds 20 to 29 are for development, seeds 0 to 2 are reported. All other
+keys are at their defaults. ``auto`` is single-loop on networks and out-of-fold on features, which
+trains four heads where FedAvg trains one; its noise model alone takes 0.07 of FedAvg's bytes there.
+One JSON file per cell.
 """
 
 from __future__ import annotations
