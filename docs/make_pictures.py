@@ -144,6 +144,9 @@ def total_bytes(results: Path, out: Path) -> None:
             axes.axvline(0.1, color="black", linewidth=0.8, linestyle=":")
             axes.grid(alpha=0.15)
             axes.spines[["top", "right"]].set_visible(False)
+        low, high = column[1].get_ylim()
+        middle, half = (low + high) / 2, max((high - low) / 2, 0.02)  # no noise magnified
+        column[1].set_ylim(middle - half, middle + half)
     grid[0, 0].set_ylabel("test accuracy (%)")
     grid[1, 0].set_ylabel("F1 of the flags")
     grid[0, 0].legend(frameon=False, loc="lower right")

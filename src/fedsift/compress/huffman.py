@@ -1,9 +1,8 @@
 """Bytes by how often they come: Huffman's code, as zlib has it, without a dictionary.
 
-The largest numbers of a vector are mostly within a factor of four of each other, so their 8 bits
-have an entropy of 2.5 to 3.7 bits, of which this code is within half a bit. Numbers of 16 bits go
-as all their low bytes, then all their high bytes. Matching of repeated strings, which zlib and zstd
-do by default, finds none here and costs half a bit.
+The largest numbers of a vector are mostly within a small factor of each other, so their 8 bits have
+an entropy of about half of that. Numbers of 16 bits go as all their low bytes, then all their high
+bytes. Matching of repeated strings, which zlib does by default, finds none here and costs bits.
 """
 
 from __future__ import annotations
