@@ -48,7 +48,7 @@ def _agreement(conv, y, batch):
     return own / (own + np.array(others))
 
 
-def _by_hand(conv, client, before, y, v, k, trusted):
+def _by_hand(conv, client, before, y, v, k, trusted, rms):
     """Return (x, average, agreement) after round k, from the equations of ``self_paced``."""
     now = _agreement(conv, y, client.batch)
     a = now if before["a"] is None else 0.9 * before["a"] + 0.1 * now
@@ -56,10 +56,11 @@ def _by_hand(conv, client, before, y, v, k, trusted):
     target = np.where(a < 0.25, 2 * a, (a + 0.5) / 1.5)
     x = torch.from_numpy(before["x"])
     cross = cross_product(conv.problem, x, y, client.batch, v).numpy()
-    step = -cross / np.sqrt((cross**2).mean())  # the share N_m / N cancels
+    h = -len(client.batch) / 12 * cross
+    step = h / (rms or np.sqrt((h**2).mean()))
     x = before["x"] - (LR - given_up) * step + 2 * STRENGTH * given_up * (target - before["x"])
     x = np.clip(x, 0, 1)
-    return {"x": x, "average": 0.9 * before["average"] + 0.1 * x, "a": a}
+    return {"x": x, "average": 0.9 * before["average"] + 0.1 * x, "a": a, "h": h}
 
 
 @pytest.mark.parametrize("pool", [True, False], ids=["pooled", "alone"])
@@ -71,12 +72,14 @@ def test_two_rounds_are_as_computed_by_hand(conv, pool):
     server = Server(conv.problem, _validation(conv))
     state = ServerState(conv.y, solver=SolverState(v=conv.v))
     expected = [{"x": conv.x[c].numpy(), "average": conv.x[c].numpy(), "a": None} for c in CUTS]
+    rho = 0.0  # each client's own root mean square at first, then that of all per length of v
     for k in (FIRST, FIRST + 1):
         y, v, trusted = state.y, state.solver.v, _trust(conv, state.y, server.validation)
         assert 0 < trusted < 1
+        size = float(v.norm())
         _, state = algorithm.round(federation, server, state, k)
         for m, client in federation.clients.items():
-            expected[m] = _by_hand(conv, client, expected[m], y, v, k, trusted)
+            expected[m] = _by_hand(conv, client, expected[m], y, v, k, trusted, rho * size)
             found = federation.state(m)
             for ours, theirs in (
                 (found.x, "x"),
@@ -84,3 +87,4 @@ def test_two_rounds_are_as_computed_by_hand(conv, pool):
                 (found.agreement, "a"),
             ):
                 np.testing.assert_allclose(ours.numpy(), expected[m][theirs], rtol=1e-7, atol=1e-9)
+        rho = np.sqrt((np.concatenate([part["h"] for part in expected]) ** 2).mean()) / size

@@ -114,7 +114,7 @@ def test_files_are_png_svg_and_a_table(add, tmp_path):
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "MNIST, i.i.d." in svg.read_text()
     assert "Test accuracy (%)" in svg.read_text()
-    assert "| mnist | iid | `iter-sketch` | 20 | 0 | 10 | 0.400 | 0.700 | 2.0 | 5.5 | 3 |" in (
+    assert "| mnist | iid | `iter-sketch` | 20 | 0 | 10 | 0.400 | 0.700 | – | 2.0 | 5.5 | 3 |" in (
         text.read_text()
     )
     before = svg.read_bytes()
@@ -134,9 +134,11 @@ def test_digits_are_used_where_there_is_nothing_else(add, tmp_path):
 def test_table_has_the_mean_and_the_range(add, tmp_path):
     add("fedavg", [0.2, 0.4])
     add("fedavg", [0.2, 0.5], seed=1)
-    titles, ((*_, seeds, rounds, accuracy, f1, up, down, exchanges),) = table(load_curves(tmp_path))
+    titles, ((*_, seeds, rounds, accuracy, f1, residual, up, down, exchanges),) = table(
+        load_curves(tmp_path)
+    )
     assert (seeds, rounds, accuracy) == ("0, 1", "10", "0.450 (0.400 to 0.500)")
-    assert (f1, up, down, exchanges) == ("–", "2.0", "5.5", "3")
+    assert (f1, residual, up, down, exchanges) == ("–", "–", "2.0", "5.5", "3")
     assert markdown(titles, [["x"] * len(titles)]).count("\n") == 3
 
 

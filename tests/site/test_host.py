@@ -117,7 +117,7 @@ def test_the_weights_are_in_the_site_s_own_folder_and_in_no_reply(case):
     assert [NAMES[n] for n in table["label"]] == list(case.site_data.samples.labels)
     assert path.stat().st_mode & 0o077 == 0
     assert [sorted(a) for a in replies] == [
-        [".about", ".envelope", "product", "update"],
+        [".about", ".envelope", "product", "residual", "update"],
         [".about", ".envelope"],
     ]
 
