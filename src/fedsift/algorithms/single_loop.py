@@ -15,8 +15,8 @@ At a fixed point Hv = ∇_y F, ∇_y G = 0 and ∇h = 0: the same solution as Al
 
 It is close to methods that step y, v and x together: SOBA (Dagréou et al., NeurIPS 2022) in one
 place, SimFBO (Yang, Xiao and Ji, NeurIPS 2023; ``simfbo.py``) with local steps of all three,
-EF-SOBA (He et al., ICML 2024) with error feedback. Its own are FedAvg's local steps for y beside one
-compressed step for v, an x that never leaves its site, and the guard. The control without
+EF-SOBA (He et al., ICML 2024) with error feedback. Its own are FedAvg's local steps for y beside
+one compressed step for v, an x that never leaves its site, and the guard. The control without
 curvature is `no-hessian`.
 
 Downlink: clients keep the last v, and get the compressed difference to it. What the compression
