@@ -9,7 +9,7 @@ any other class, or a share of U[0.2, 0.9] per site (non-iid); `features` are th
 ``benchmarks.real_noise``, with symmetric noise in place of iid and a linear head. A bilevel method
 has two rows: with all aids (head start, bootstrap, self-pacing, decay: the defaults), and `plain`
 without; `all clean` trains on all clean samples, none of which judges. One JSON file per cell in
-results/methods. ``f1`` and ``auc`` are the audit's, those with ``weights_`` in front the weights';
+results/methods. ``f1`` and ``auc`` are the audit's, those with ``weights_`` those of the weights;
 ``residual`` is that of the last round, by the method.
 """
 

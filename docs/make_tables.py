@@ -29,6 +29,7 @@ REAL_NOISE = re.compile(r"<!-- real-noise -->\n(?:\n?\|.*\n)*")
 METHODS_TABLE = re.compile(r"<!-- methods -->\n(?:\n?\|.*\n)*")
 ABLATIONS = re.compile(r"<!-- ablations -->\n(?:\n?\|.*\n)*")
 TOTAL_BYTES = re.compile(r"<!-- bytes -->\n(?:\n?\|.*\n)*")
+CURVATURE = re.compile(r"<!-- curvature-pays -->\n(?:\n?\|.*\n)*")
 STEP_SIZES = re.compile(r"<!-- step-sizes -->\n(?:\n?\|.*\n)*")
 PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
 PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/decisions.md", "docs/first-order.md")
@@ -206,6 +207,21 @@ def ablations() -> str:
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(rows)
 
 
+def curvature_pays() -> str:
+    """Return a row per method, a column per condition: the gap that is left."""
+    path = ROOT / "results" / "curvature_pays.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    conditions = list(dict.fromkeys(row["condition"] for row in rows))
+    out = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        same = {row["condition"]: row["gap"] for row in rows if row["method"] == method}
+        # Below 1e-12 it is rounding.
+        shown = [f"{same[c]:.2g}" if same[c] > 1e-12 else "0" for c in conditions]
+        out.append(f"| `{method}` | {' | '.join(shown)} |\n")
+    titles = ["gap left", *(f"condition {c:g}" for c in conditions)]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
+
+
 AIDS = ("all on", "no head start", "no bootstrap", "no self-pacing", "no decay", "all off")
 
 
@@ -282,6 +298,7 @@ def fill(text: str) -> str:
     text = METHODS_TABLE.sub(lambda _: f"<!-- methods -->\n\n{methods()}", text)
     text = ABLATIONS.sub(lambda _: f"<!-- ablations -->\n\n{ablations()}", text)
     text = TOTAL_BYTES.sub(lambda _: f"<!-- bytes -->\n\n{total_bytes()}\n", text)
+    text = CURVATURE.sub(lambda _: f"<!-- curvature-pays -->\n\n{curvature_pays()}", text)
     text = STEP_SIZES.sub(lambda _: f"<!-- step-sizes -->\n\n{step_sizes()}", text)
     return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
 

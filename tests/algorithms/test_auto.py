@@ -100,29 +100,23 @@ def test_a_head_on_fixed_features(name):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_any_other_model(name):
     found = chosen(*NETWORKS[name])
-    assert found.method == "single-loop"
+    assert found.method == "posterior"
     assert str(found) == (
-        "auto chose single-loop: not only a last linear layer on fixed features is trained"
+        "auto chose posterior: not only a last linear layer on fixed features is trained"
     )
 
 
 @pytest.mark.parametrize("name", ZOO)
 def test_models_as_users_bring_them(name):
     inputs = ZOO[name].inputs(4, torch.Generator().manual_seed(2))
-    assert chosen(ZOO[name].model(), inputs).method == "single-loop"
+    assert chosen(ZOO[name].model(), inputs).method == "posterior"
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_by_their_names(name):
     inputs = torch.rand(4, 1, 28, 28) if "digits" not in name else torch.rand(4, 1, 8, 8)
     found = chosen(build_model(name, tuple(inputs.shape[1:]), 3, 0), inputs)
-    assert found.method == ("out-of-fold" if name == "linear" else "single-loop")
-
-
-def test_a_problem_without_a_model():
-    problem, _ = random_quadratic()
-    assert isinstance(problem, Quadratic)
-    assert choose(problem, X).method == "single-loop"
+    assert found.method == ("out-of-fold" if name == "linear" else "posterior")
 
 
 def test_what_it_chooses_are_rows_of_the_table():

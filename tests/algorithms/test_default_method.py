@@ -68,7 +68,7 @@ def test_two_rounds_are_as_computed_by_hand(conv, pool):
     d, federation = len(conv.y), _federation(conv, pool)
     outer = SelfPaced(OuterStep(LR), DECAY, STRENGTH)
     curvature, local = CurvatureSettings("gauss-newton", damping=0.5), LocalSteps(2, 0.02, 0)
-    algorithm = SingleLoop(feedback_for(Identity(d)), Identity(d), 1e-3, curvature, local, outer)
+    algorithm = SingleLoop(feedback_for(Identity(d)), 1.0, 1e-3, curvature, local, outer)
     server = Server(conv.problem, _validation(conv))
     state = ServerState(conv.y, solver=SolverState(v=conv.v))
     expected = [{"x": conv.x[c].numpy(), "average": conv.x[c].numpy(), "a": None} for c in CUTS]

@@ -65,7 +65,10 @@ def test_a_new_row_is_a_choice_at_once(monkeypatch):
     ("values", "able"),
     [
         ({"method": "fedavg", "system": "galerkin", "self_paced": 5}, "non-iter"),
-        ({"method": "fedavg", "initial_weight": 0.5}, "single-loop, first-order, clean-step"),
+        (
+            {"method": "fedavg", "initial_weight": 0.5},
+            "single-loop, first-order, clean-step, simfbo",
+        ),
         ({"method": "single-loop", "iterations": 2}, "iter-topk, iter-sketch"),
         ({"method": "iter-topk", "heavy": 2}, "single-loop, iter-sketch"),
         ({"method": "non-iter", "warm_start": False}, "iter-topk, iter-sketch"),

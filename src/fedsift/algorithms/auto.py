@@ -9,6 +9,7 @@ which of the two is meant.
 
 The choice rests on what the model is, not on how well it does: that is known when a run is over.
 A method that trains several models, as out-of-fold does, compares their judged losses by itself.
+Neither has Hessian products: docs/first-order.md shows what these give.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedsift.algorithms import out_of_fold, single_loop
+from fedsift.algorithms import out_of_fold, posterior
 from fedsift.algorithms.method import Choice, Method, Weighting
 from fedsift.algorithms.state import Algorithm
 from fedsift.errors import ConfigError
@@ -36,7 +37,7 @@ class Candidate:
 
 
 HEAD = Candidate("out-of-fold", out_of_fold.METHOD)
-NETWORK = Candidate("single-loop", single_loop.METHOD)
+NETWORK = Candidate("posterior", posterior.METHOD)
 
 
 def choose(problem: Problem, inputs: Tensor) -> Choice:

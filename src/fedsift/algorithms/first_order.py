@@ -10,7 +10,9 @@ receives y_k and z_k, and does at (x_k, y_k, z_k)
     x_k+1 = P(x_k − η ∇h)
 
 The server takes the two means; z then does S steps of size γ T / (λ S) on F (``clean_steps.py``).
-At a fixed point ∇G + ∇F / λ = 0 at z up to the size of a step, and the bias of ∇h is O(1 / λ). z is
+At a fixed point ∇G + ∇F / λ = 0 at z as long as γ T μ is small, and the bias of ∇h is O(1 / λ). In
+directions of large curvature μ the local steps bring z back to y before the server's next steps, so
+that z − y ≈ −(γ T / λ) ∇F there, as in ``clean_step``: fewer local steps if curvature matters. z is
 the model. Two forward passes per sample, no forward mode: any module, any precision.
 
 At their minima F(z) ≤ F(y). Where it is not so, z − y tells nothing: x does not move in the next
