@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 import fedsift as fs
-from fedsift.algorithms import HeadStart, SingleLoop
+from fedsift.algorithms import HeadStart, Posterior
 from fedsift.algorithms.auto import HEAD, METHOD, NETWORK, choose, shared_groups
 from fedsift.algorithms.fedavg import BatchKeys, LocalKeys
 from fedsift.algorithms.method import Choice
 from fedsift.algorithms.registry import METHODS
 from fedsift.keys import BuildContext, Keys, Settings, key, keys_of
-from fedsift.problem import FlatModel, Quadratic, Reweighting, random_quadratic
+from fedsift.problem import FlatModel, Reweighting
 from fedsift.problem.networks import MODELS, build_model
 from zoo import ZOO, ResNet
 
@@ -168,5 +168,5 @@ def test_without_a_model_it_builds_what_trains_any():
     settings = Settings.of(METHOD.groups, {"local_steps": 3})
     found = METHOD.build(settings, BuildContext(100))
     assert isinstance(found, HeadStart)
-    assert isinstance(found.algorithm, SingleLoop)
+    assert isinstance(found.algorithm, Posterior)
     assert found.algorithm.local.steps == 3

@@ -96,7 +96,7 @@ def test_keys_of_auto_are_those_of_both_methods(fedsift):
 
 
 @pytest.mark.parametrize(
-    ("model", "method"), [("linear", "out-of-fold"), ("digits_cnn", "single-loop")]
+    ("model", "method"), [("linear", "out-of-fold"), ("digits_cnn", "posterior")]
 )
 def test_the_chosen_method_is_said_and_kept(fedsift, tiny, model, method):
     ended = fedsift("run", tiny, "--model", model)

@@ -17,7 +17,7 @@ from fedsift.experiment.run import execute, read_config
 from fedsift.experiment.setup import from_config
 from fedsift.randomness import generator
 
-CASES = [("linear", "out-of-fold"), ("mlp", "single-loop")]
+CASES = [("linear", "out-of-fold"), ("mlp", "posterior")]
 every_case = pytest.mark.parametrize(("model", "method"), CASES)
 KEYS: dict[str, Any] = {"local_steps": 2, "batch_size": 8}
 
@@ -129,7 +129,7 @@ def test_setup_has_the_method_and_why(tiny):
     assert from_config(tiny("out-of-fold").resolve()).choice is None
 
 
-@pytest.mark.parametrize(("make", "method"), [(None, "out-of-fold"), (network, "single-loop")])
+@pytest.mark.parametrize(("make", "method"), [(None, "out-of-fold"), (network, "posterior")])
 def test_fit_says_what_it_chose(caplog, capsys, make, method):
     given = federation(None if make is None else make())
     with caplog.at_level(logging.INFO, logger="fedsift"):
@@ -154,7 +154,7 @@ def test_fit_goes_on(tmp_path):
     assert [result.summary.get(k) for k in same] == [whole.summary.get(k) for k in same]
     with pytest.raises(InputError, match="with local_steps = 2, not 3"):
         fs.fit(federation(model), rounds=4, local_steps=3, out=tmp_path, resume=True)
-    with pytest.raises(InputError, match="with method = 'out-of-fold', not 'single-loop'"):
+    with pytest.raises(InputError, match="with method = 'out-of-fold', not 'posterior'"):
         fs.fit(federation(network()), rounds=4, **KEYS, out=tmp_path, resume=True)
 
 

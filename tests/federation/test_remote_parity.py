@@ -183,7 +183,7 @@ def test_a_silent_client_gets_the_whole_model_again_and_the_run_goes_on(tmp_path
     assert [labels[k, 0] for k in range(4)] == [{"y"}, {"y+"}, {"y+"}, {"y+"}]
 
 
-@pytest.mark.parametrize(("model", "method"), [("linear", "out-of-fold"), ("mlp", "single-loop")])
+@pytest.mark.parametrize(("model", "method"), [("linear", "out-of-fold"), ("mlp", "posterior")])
 def test_auto_is_resolved_before_the_sites_are_greeted(tmp_path, monkeypatch, model, method):
     """All that sites are sent, the greeting included, is what the method by name sends."""
     monkeypatch.setattr(uuid, "uuid4", lambda: SimpleNamespace(hex="the same"))
