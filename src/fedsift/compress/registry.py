@@ -96,8 +96,8 @@ def chosen_feedback(
     """Return the feedback that the keys describe, with the compressor of this name.
 
     "auto" is by residual and F1 on digits (results/solver_forms.json): a sketch tracks Hv (EF21);
-    Top-k has EF21 where a round has several iterations at the same clients, and else the listing,
-    whose memory also averages over the samples that each round draws for its products.
+    Top-k has EF21 where a round has several iterations at the same clients. With one they tie, and
+    it has the listing, which needs no whole product of clients that come later.
     """
     form = settings[FeedbackKeys].feedback
     if form == "auto":
