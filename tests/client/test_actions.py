@@ -24,6 +24,7 @@ def _product(conv, compressor, **changes):
         "epoch": 0,
         "fresh": True,
         "residual_seed": 7,
+        "residual_damping": 0.0,
         **changes,
     }
     return Request("product", 0, {"y": conv.y, "v": conv.v}, scalars)

@@ -44,6 +44,7 @@ def _request(conv, action, compressor, **changes):
         "epoch": 0,
         "fresh": True,
         "residual_seed": 7,
+        "residual_damping": 0.0,
         "steps": 2,
         "lr": 0.1,
         "batch_size": 2,

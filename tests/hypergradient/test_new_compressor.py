@@ -81,7 +81,7 @@ def test_it_runs_through_an_update_of_v(compressor):
         Reply(
             m,
             n,
-            {"product": feedback.client(p, STEP, None)[0], "residual": witness.seen(p)},
+            {"product": feedback.client(p, STEP, None)[0], "residual": witness.seen(p, p)},
             scalars,
         )
         for m, (n, p) in enumerate(zip((30, 10), products, strict=True))

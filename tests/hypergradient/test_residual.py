@@ -90,8 +90,8 @@ def test_the_check_rejects_a_residual_in_the_hash_that_steers_v(monkeypatch):
 def judged(product, right, seed=0):
     witness = Witness(seed)
     judge = Judge.of(witness, right)
-    replies = (Reply(0, 1, {"residual": witness.seen(product)}),)
-    return judge.measured(judge.product(Answers(replies), torch.zeros_like(right), 0.0))
+    replies = (Reply(0, 1, {"residual": witness.seen(product, right)}),)
+    return judge.measured(judge.product(Answers(replies)))
 
 
 @pytest.mark.parametrize("heavy", [2, 8, 2000])
@@ -108,12 +108,12 @@ def test_the_witness_is_within_a_fifth_for_sparse_and_dense_vectors(heavy):
 
 def test_damping_and_shares_are_part_of_the_product():
     b, v, p, q = torch.randn(4, 300, generator=generator(1), dtype=torch.float64)
-    witness = Witness(2)
+    witness = Witness(2, damping=0.5)
     judge = Judge.of(witness, b)
     replies = tuple(
-        Reply(m, n, {"residual": witness.seen(x)}) for m, (n, x) in enumerate(((30, p), (10, q)))
+        Reply(m, n, {"residual": witness.seen(x, v)}) for m, (n, x) in enumerate(((30, p), (10, q)))
     )
-    seen = judge.product(Answers(replies), v, 0.5)
+    seen = judge.product(Answers(replies))
     torch.testing.assert_close(seen, judge.sketch.compress(0.75 * p + 0.25 * q + 0.5 * v).table)
 
 
@@ -147,6 +147,6 @@ def test_where_the_gradient_is_zero_so_is_v():
 
 def test_another_hash_is_refused():
     witness, b = Witness(1), torch.ones(50)
-    replies = (Reply(0, 1, {"residual": replace(witness, seed=2).seen(b)}),)
+    replies = (Reply(0, 1, {"residual": replace(witness, seed=2).seen(b, b)}),)
     with pytest.raises(Exception, match="same compressor"):
-        Judge.of(witness, b).product(Answers(replies), b, 0.0)
+        Judge.of(witness, b).product(Answers(replies))

@@ -53,7 +53,7 @@ def test_negative_curvature_changes_the_advice():
 def test_the_error_that_clients_report_is_measured_in_steps(limit, said):
     """Mean error (30 * 8 + 10 * 0) / 40 = 6 against α ‖b‖ = 0.1 * 2."""
     witness, zeros = Witness(3), torch.zeros(4)
-    product = {"product": zeros, "residual": witness.seen(zeros)}
+    product = {"product": zeros, "residual": witness.seen(zeros, zeros)}
     replies = (
         Reply(0, 30, product, {"error": 8.0, "curvature": 0.0}),
         Reply(1, 10, product, {"error": 0.0, "curvature": 0.0}),

@@ -87,7 +87,7 @@ class SingleLoop:
         step = self.step * solver.step_scale
         move = scaled(self.outer.at_round(server, state.y, k), state, v)
         feedback = self.feedback.turned(k)
-        witness = Witness(derive(server.seed, k, "residual"))
+        witness = Witness(derive(server.seed, k, "residual"), self.curvature.damping)
         sent = ByDifference(v, self.downlink)
         arrays: dict[str, Payload | Versioned | ByDifference] = {"y": state.y, "v": sent}
         if state.x is not None:

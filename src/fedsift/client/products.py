@@ -33,8 +33,9 @@ def measure(client: Client, state: ClientState, request: Request, shared: Shared
     x, y, state = point(client, state, request)
     drawn, _ = curvature_batch(client, request)
     curvature = request.read(CurvatureSettings)
-    value = product_pass(client.problem, x, y, drawn, direction(request, len(y)), curvature)
-    return Outcome({"residual": request.read(Witness).seen(value)}, {}, state)
+    v = direction(request, len(y))
+    value = product_pass(client.problem, x, y, drawn, v, curvature)
+    return Outcome({"residual": request.read(Witness).seen(value, v)}, {}, state)
 
 
 def compressed(value: Tensor, state: ClientState, request: Request, shared: Shared) -> Outcome:
@@ -55,8 +56,9 @@ def compressed(value: Tensor, state: ClientState, request: Request, shared: Shar
         # that measures the residual must not cost Top-k its memory.
         if memory is not None:
             state = replace(state, error=memory, epoch=torch.tensor(compression.epoch))
-    seen = shared.residual if shared.residual is not None else request.read(Witness).seen(value)
-    scalars: dict[str, Scalar] = {"curvature": float(request.array("v") @ value), "error": left}
+    v, seen = request.array("v"), shared.residual
+    seen = request.read(Witness).seen(value, v) if seen is None else seen
+    scalars: dict[str, Scalar] = {"curvature": float(v @ value), "error": left}
     return Outcome({"product": payload, "residual": seen}, scalars, state)
 
 

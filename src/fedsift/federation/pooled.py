@@ -64,7 +64,7 @@ def _along(members: Members, request: Request) -> dict[ClientId, Shared]:
         return {}
     product, crosses = _products(members, request, y)
     payload, _ = feedback.client(product, 1.0, None)
-    seen = request.read(Witness).seen(product)
+    seen = request.read(Witness).seen(product, request.array("v"))
     whole = Shared(product=product, payload=payload, residual=seen)
     return {client.id: replace(whole, cross=crosses.get(client.id)) for client, _ in members}
 

@@ -142,7 +142,7 @@ class Iterative:
         v = self.schedule(0) * state.step_scale * b
         answers = cohort.ask(measure_request(point, {"v": v}, self.curvature, witness))
         judge = Judge.of(witness, b)
-        seen = judge.measured(judge.product(answers, v, self.curvature.damping))
+        seen = judge.measured(judge.product(answers))
         return seen.scale * v, seen.least, answers.events
 
     def _iterations(
@@ -216,7 +216,7 @@ class Iterative:
         )
 
     def _witness(self, point: Point) -> Witness:
-        return Witness(derive(self.seed, point.round, "residual"))
+        return Witness(derive(self.seed, point.round, "residual"), self.curvature.damping)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from fedsift.compress import Payload, RateKeys, SparseEmbedding
 from fedsift.errors import ConfigError, InputError
@@ -35,7 +34,7 @@ from fedsift.hypergradient.estimate import (
     SolverState,
 )
 from fedsift.hypergradient.products import exact_residual, measure_request
-from fedsift.hypergradient.residual import Judge, Measured, Witness
+from fedsift.hypergradient.residual import Judge, Witness
 from fedsift.hypergradient.settings import (
     CurvatureKeys,
     EstimatorRow,
@@ -43,7 +42,7 @@ from fedsift.hypergradient.settings import (
     curvature_of,
 )
 from fedsift.keys import BuildContext, Keys, Settings, key
-from fedsift.messages import Answers, Cohort, Request, scalars_of
+from fedsift.messages import Cohort, Request, scalars_of
 from fedsift.randomness import derive
 
 SYSTEMS = ("least-squares", "galerkin")
@@ -123,9 +122,10 @@ class NonIterative:
         v = sketched.embedding(len(b)).transpose_apply(omega)
         subspace = scalars_of(SubspaceSeed(self.r1, seed1))
         arrays: dict[str, Payload] = {**point.arrays(y_is_known=True), "omega": omega}
-        witness = Witness(derive(self.seed, point.round, "residual"))
+        witness = Witness(derive(self.seed, point.round, "residual"), self.curvature.damping)
         request = measure_request(point, {"omega": omega}, self.curvature, witness, subspace)
-        seen = self._seen(cohort.ask(request), witness, v, b)
+        judge = Judge.of(witness, b)
+        seen = judge.measured(judge.product(cohort.ask(request)))
         v, omega, residual = seen.scale * v, seen.scale * omega, seen.least
         if self.check_residual:
             residual = exact_residual(cohort, point, v, self.curvature)
@@ -144,10 +144,6 @@ class NonIterative:
             ),
             state,
         )
-
-    def _seen(self, answers: Answers, witness: Witness, v: Tensor, b: Tensor) -> Measured:
-        judge = Judge.of(witness, b)
-        return judge.measured(judge.product(answers, v, self.curvature.damping))
 
 
 def _advice(rank: int, r1: int, finite: bool) -> str | None:

@@ -69,7 +69,7 @@ def measure_request(
     scalars: Mapping[str, Scalar] | None = None,
 ) -> Request:
     """Ask for the witness's sketch of ∇²_yy g_m v alone; it changes nothing at a client."""
-    bare = replace(curvature, damping=0.0)  # the damping's part is the server's own
+    bare = replace(curvature, damping=0.0)  # the witness adds it
     known = {**(scalars or {}), **scalars_of(bare, witness)}
     return Request("measure", point.round, {**point.arrays(), **arrays}, known)
 

@@ -1,6 +1,6 @@
 """How good v is, by a sketch that does not steer it.
 
-    P = Σ_m (N_m / Σ N) S'(∇²_yy g_m v) + δ S'(v),    B = S'(∇_y F)        S' linear, its own seed
+    P = Σ_m (N_m / Σ N) S'(∇²_yy g_m v + δ v),    B = S'(∇_y F)        S' linear, its own seed
     a = ⟨P, B⟩ / ⟨B, B⟩,    c = ‖P − a B‖ / ‖∇_y F‖
     ‖(H + δ) v − ∇_y F‖ / ‖∇_y F‖ ≈ √((1 − a)² + c²)
 
@@ -39,17 +39,22 @@ SURE = 4.0  # standard deviations
 
 @dataclass(frozen=True)
 class Witness:
-    """The hash of one measurement."""
+    """The hash of one measurement, and δ.
+
+    A client adds δ v: the v that it was sent may be compressed, and the server's is another one.
+    """
 
     seed: int = scalar("residual_seed")
+    damping: float = scalar("residual_damping", default=0.0)
 
     def sketch(self, length: int) -> CountSketch:
         """Return S' for d = ``length``."""
         return CountSketch(length, ROWS, COLUMNS, self.seed)
 
-    def seen(self, product: Tensor) -> Payload:
-        """Return S' of a product, for a reply."""
-        return self.sketch(len(product)).compress(product)
+    def seen(self, product: Tensor, v: Tensor) -> Payload:
+        """Return S'(p + δ v) of a product p with v, for a reply."""
+        damped = product + self.damping * v if self.damping else product
+        return self.sketch(len(product)).compress(damped)
 
 
 @dataclass(frozen=True)
@@ -100,9 +105,9 @@ class Judge:
         sketch = witness.sketch(len(outer_gradient))
         return cls(sketch, sketch.compress(outer_gradient).table, float(outer_gradient.norm()))
 
-    def product(self, answers: Answers, v: Tensor, damping: float) -> Tensor:
+    def product(self, answers: Answers) -> Tensor:
         """Return P, from the clients' sketches, for the v that they had."""
-        P = damping * self.sketch.compress(v).table if damping else torch.zeros_like(self.B)
+        P = torch.zeros_like(self.B)
         for share, payload in zip(answers.shares, answers.payloads("residual"), strict=True):
             P = P + share * self.sketch.check(payload).table
         return P

@@ -77,13 +77,9 @@ def update_v(
     damping: float,
     guard: Guard,
     judge: Judge,
-    sent: Tensor | None = None,
 ) -> Update:
-    """Do lines 6-9 with the products that the clients have sent.
-
-    ``sent`` is the v that they were made with, where it is not the server's.
-    """
-    product = judge.product(answers, v if sent is None else sent, damping)
+    """Do lines 6-9 with the products that the clients have sent."""
+    product = judge.product(answers)
     seen = judge.measured(product)
     payloads, shares = answers.payloads("product"), answers.shares
     right = outer_gradient - damping * v
