@@ -50,20 +50,20 @@ def test_a_head_gives_the_logits_of_its_model(module):
     ids=["all trained", "no linear layer"],
 )
 def test_more_than_a_head_is_refused(module):
-    with pytest.raises(ConfigError, match=r"only the last layer is trained.*single-loop"):
+    with pytest.raises(ConfigError, match=r"only the last layer is trained.*posterior"):
         head_of(module)
 
 
 def test_a_linear_layer_that_is_not_the_last_is_refused():
     head = head_of(nn.Sequential(nn.Linear(6, 3), nn.Softplus()))
-    with pytest.raises(ConfigError, match="single-loop"):
+    with pytest.raises(ConfigError, match="posterior"):
         head.features(X)
 
 
 def test_a_linear_layer_with_frozen_layers_behind_it_is_refused():
     network = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
     network[2].requires_grad_(False)
-    with pytest.raises(ConfigError, match="single-loop"):
+    with pytest.raises(ConfigError, match="posterior"):
         head_of(network).features(X)
 
 

@@ -29,7 +29,7 @@ from fedsift.problem.reweighting import Reweighting
 
 REFUSED = (
     "out-of-fold needs a model of which only the last layer is trained, an nn.Linear on fixed "
-    "features; freeze all other layers, or use the method single-loop"
+    "features; freeze all other layers, or use the method posterior"
 )
 
 
