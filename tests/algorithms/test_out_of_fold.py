@@ -252,6 +252,6 @@ def test_stored_samples_give_the_bits_of_samples_in_memory(case):
 
 def test_other_models_are_refused_before_a_run_starts(tmp_path):
     config = tiny_config("out-of-fold", {}, model="mlp")
-    with pytest.raises(ConfigError, match="use the method single-loop"):
+    with pytest.raises(ConfigError, match="use the method posterior"):
         execute(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
