@@ -326,7 +326,7 @@ DEFAULTS = {
         "r2": 0,
         "system": "least-squares",
         "fresh_seeds": True,
-        "storm": 0.1,
+        "storm": 0.9,
     },
 }
 

@@ -28,6 +28,7 @@ def fedbioacc(client: Client, state: ClientState, request: Request, shared: Shar
     y, v, steps = y_start, v_start, []
     along_y, along_v = _sent(request, "y_momentum"), _sent(request, "v_momentum")
     along_x = _sent(request, "x_momentum") if state.x is None else state.momentum
+    along_x = None if along_v is None else along_x  # all three start together
     for positions in local_batches(client, request, y):
         old = local.slopes(y, v, positions)
         along_y = old.y if along_y is None else along_y
