@@ -129,7 +129,8 @@ def total_bytes(results: Path, out: Path) -> None:
     datasets = list(dict.fromkeys(row.dataset for row in found))
     figure = Figure(figsize=(3.4 * len(datasets), 5), layout="constrained")
     grid = figure.subplots(2, len(datasets), sharex="col", squeeze=False)
-    colours = {"auto": "#0072B2", "fedavg": "#767676", "posterior": "#009E73"}
+    colours = {"posterior": "#009E73", "out-of-fold": "#D55E00"}
+    colours |= {"single-loop": "#0072B2", "fedavg": "#767676"}
     for dataset, column in zip(datasets, grid.T, strict=True):
         for method, colour in colours.items():
             own = [row for row in found if (row.dataset, row.method) == (dataset, method)]
