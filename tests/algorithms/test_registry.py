@@ -114,8 +114,7 @@ def test_every_estimator_is_a_method():
 @every_method
 def test_only_the_bilevel_methods_change_the_problem(name):
     weighting = METHODS[name].weighting(Settings.of(METHODS[name].groups))
-    bilevel = name in (*BILEVEL, "auto")  # as what it chooses for any model
-    assert weighting == (Weighting(1.0, 1.0) if bilevel else Weighting(1.0, 0.0))
+    assert weighting == (Weighting(1.0, 1.0) if name in BILEVEL else Weighting(1.0, 0.0))
 
 
 @pytest.mark.parametrize("compressor", COMPRESSORS)
