@@ -32,7 +32,7 @@ def weights(m, optimism=0.0):
 
 def opened(optimism=0.0, trust=0.0, kept=1.0):
     """Return a state after the opening, with this δ and κ, and this mean weight."""
-    numbers = {"optimism": optimism, "temperature": 1.0, "start_error": 0.1}
+    numbers = {"optimism": optimism, "temperature": 1.0, "rate_error": 0.1}
     numbers |= {"trust": trust, "kept": kept}
     own = {name: torch.tensor(v, dtype=torch.float64) for name, v in numbers.items()}
     return ServerState(START, own=own)
@@ -112,8 +112,8 @@ def test_optimism_rests_on_the_mean_curve_and_the_error_of_the_mean_rate():
     curve = torch.tensor(OPTIMISMS, dtype=torch.float64) / 10 + 0.2  # slope 0.1 per nat
     known = {"unseen_rate": 0.5, "unseen_variance": 0.0004}
     answers = Answers(tuple(Reply(m, 100, {"curve": curve}, known) for m in range(4)))
-    found = matched(answers, start_error=0.2, judges=1600)
-    s = (0.0004 / 4 + 0.8 * 0.2 / 1600) ** 0.5 / 0.1  # in nats; the prior is N(0, 2²)
+    found = matched(answers, rate_error=0.01)
+    s = (0.0004 / 4 + 0.01**2) ** 0.5 / 0.1  # in nats; the prior is N(0, 2²)
     precision = 1 / s**2 + 1 / 4
     assert found["optimism"] == pytest.approx(3.0 / s**2 / precision, abs=1e-3)
     assert found["spread"] == pytest.approx(precision**-0.5, rel=1e-2)

@@ -19,7 +19,8 @@ trained model only says which ones they are:
     Judged          accuracy, loss, temperature and κ, on the last fifth, on which no model is
                     ever trained
 
-δ and its spread are the audit's as well, in place of constants.
+δ and its spread are the audit's as well, in place of constants; and no interval of it is narrower
+than the standard error of the share that was measured before round 0.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Posterior:
         answers = cohort.ask(Request("train-posterior", k, {"y": state.y}, scalars))
 
         # Step 2: δ of the model that was sent.
-        kept |= _numbers(**matched(answers, float(kept["start_error"]), len(rest)))
+        kept |= _numbers(**matched(answers, float(kept["rate_error"])))
         kept |= _numbers(kept=answers.mean_scalar("kept"))
 
         # Step 3: y, most of the clean set being one more client.
@@ -102,14 +103,14 @@ class Posterior:
         return RoundInfo(metrics, answers.events), replace(state, y=y, own=kept)
 
 
-def matched(answers: Answers, start_error: float, judges: int) -> dict[str, float]:
+def matched(answers: Answers, rate_error: float) -> dict[str, float]:
     """Return δ of the model that was sent, and its spread, by the rate of one that saw no label.
 
-    ``start_error`` is the share of errors of the latter on so many ``judges``.
+    ``rate_error`` is what is not known of the latter's rate, however many labels it has judged.
     """
     variances = zip(answers.shares, answers.numbers("unseen_variance"), strict=True)
     drawn = sum(share**2 * variance for share, variance in variances)
-    error = (drawn + start_error * (1 - start_error) / judges) ** 0.5
+    error = (drawn + rate_error**2) ** 0.5
     known = known_optimism(answers.mean("curve"), answers.mean_scalar("unseen_rate"), error)
     return {"optimism": known.mean, "spread": known.variance**0.5}
 
@@ -118,7 +119,8 @@ def _opening(server: Server, y: Tensor, rest: Any) -> dict[str, Tensor]:
     """Return what is measured of the model that has seen no label of a site."""
     judged = _judged(server, y, rest)
     wrong = expected_error(judged["judged_accuracy"], len(rest))
-    start = _numbers(start_error=wrong, optimism=0.0, kept=1.0)
+    error = (wrong * (1 - wrong) / len(rest)) ** 0.5
+    start = _numbers(rate_error=error, optimism=0.0, kept=1.0)
     return {**start, **_measured(judged, len(rest))}
 
 

@@ -61,7 +61,8 @@ class Calibration:
     ``spread`` is the standard deviation of δ between datasets and sites. ``misfit`` widens the
     intervals: T comes from few samples, and no model is exactly calibrated. ``samples`` is the
     number of clean samples (0: not known), ``judged`` says of each class whether any is of it
-    (None: all are judged).
+    (None: all are judged). ``rate_error`` is the standard error of the share of wrong labels that δ
+    rests on: no interval is narrower, even where ρ hardly depends on δ.
     """
 
     temperature: float = 1.0
@@ -70,6 +71,7 @@ class Calibration:
     misfit: float = 1.5
     samples: int = 0
     judged: tuple[bool, ...] | None = None
+    rate_error: float = 0.0
 
     @classmethod
     def fit(cls, probabilities: Array, labels: Ints) -> Calibration:
@@ -85,11 +87,18 @@ class Calibration:
 
     @classmethod
     def measured(
-        cls, labels: Ints, classes: int, *, temperature: float, optimism: float, spread: float
+        cls,
+        labels: Ints,
+        classes: int,
+        *,
+        temperature: float,
+        optimism: float,
+        spread: float,
+        rate_error: float,
     ) -> Calibration:
         """Return that of a method that has measured T, δ and its spread by itself."""
         judged = tuple((np.bincount(labels, minlength=classes) >= ENOUGH).tolist())
-        return cls(temperature, optimism, spread, cls.misfit, len(labels), judged)
+        return cls(temperature, optimism, spread, cls.misfit, len(labels), judged, rate_error)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any] | None) -> Calibration:
@@ -220,7 +229,9 @@ class Posterior:
         mean = float(self.masses @ shares)
         drawn = self.masses @ sums[:, 1] / count**2
         between = self.masses @ (shares - mean) ** 2
-        half = TWO_SIDED_95 * self.calibration.misfit * float(np.sqrt(drawn + between))
+        known = self.calibration
+        between = max(known.misfit**2 * between, known.rate_error**2)
+        half = TWO_SIDED_95 * float(np.sqrt(known.misfit**2 * drawn + between))
         return mean, max(0.0, mean - half), min(1.0, mean + half)
 
 

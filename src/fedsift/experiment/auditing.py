@@ -55,7 +55,8 @@ def calibrate(setup: Setup, state: ServerState) -> AnyCalibration:
         return _by_noise_model(setup, setup.algorithm, state)
     inputs, labels = setup.data.validation
     if "spread" in state.own:  # the method has measured what else is a constant
-        own = {name: float(state.own[name]) for name in ("temperature", "optimism", "spread")}
+        names = ("temperature", "optimism", "spread", "rate_error")
+        own = {name: float(state.own[name]) for name in names}
         return Calibration.measured(labels.numpy(), setup.data.classes, **own)
     if "judges" in state.own:  # the method has trained on the others
         judges = state.own["judges"].cpu()
