@@ -107,7 +107,7 @@ def test_constants_of_a_model_that_knows_no_class_better(classes, right, skill):
 
 
 def test_default_constants():
-    assert astuple(Calibration()) == (1.0, 1.5, 0.75, 1.5, 0, None)
+    assert astuple(Calibration()) == (1.0, 1.5, 0.75, 1.5, 0, None, 0.0)
 
 
 def test_temperature_of_one_sample_balances_the_prior():
@@ -169,6 +169,17 @@ def test_interval_of_a_site_without_evidence(samples):
     drawn = (mean * (1 - mean) - between) / samples
     half = 1.96 * 0.3 * np.sqrt(drawn + between)
     assert found.wrong_share() == pytest.approx((mean, mean - half, mean + half), abs=1e-4)
+
+
+def test_no_interval_is_narrower_than_the_measurement_that_it_rests_on():
+    """Labels beyond doubt leave nothing drawn and nothing between the values of δ."""
+    sure = np.tile([1 - 1e-12, 1e-12], (4000, 1))
+    labels = np.repeat([0, 1], [2400, 1600])
+    _, low, high = posterior(sure, labels, Calibration()).wrong_share()
+    assert high - low < 0.02
+    _, low, high = posterior(sure, labels, Calibration(rate_error=0.03)).wrong_share()
+    assert (low + high) / 2 == pytest.approx(0.4, abs=1e-3)
+    assert high - low == pytest.approx(2 * 1.96 * 0.03, rel=0.02)
 
 
 def test_no_member_has_no_share():
