@@ -227,11 +227,10 @@ class Posterior:
         sums = np.array([(1 - row.mean(), (row * (1 - row)).sum()) for row in rows])
         shares, count = sums[:, 0], int(chosen.sum())
         mean = float(self.masses @ shares)
-        drawn = self.masses @ sums[:, 1] / count**2
-        between = self.masses @ (shares - mean) ** 2
         known = self.calibration
-        between = max(known.misfit**2 * between, known.rate_error**2)
-        half = TWO_SIDED_95 * float(np.sqrt(known.misfit**2 * drawn + between))
+        drawn = known.misfit**2 * float(self.masses @ sums[:, 1]) / count**2
+        between = known.misfit**2 * float(self.masses @ (shares - mean) ** 2)
+        half = TWO_SIDED_95 * (drawn + max(between, known.rate_error**2)) ** 0.5
         return mean, max(0.0, mean - half), min(1.0, mean + half)
 
 
