@@ -43,7 +43,7 @@ def test_the_server_gets_counts_only(run, empty_folder):
     own = json.loads((empty_folder / run / "clients" / "1" / "audit.json").read_text())
     counts = {key: own["summary"][key] for key in ("samples", "flagged")}
     assert summary["sites"]["1"] == counts
-    constants = {"temperature", "optimism", "spread", "misfit"}
+    constants = {"temperature", "optimism", "spread", "misfit", "rate_error"}
     assert set(summary["calibration"]) == {*constants, "samples", "judged"}
 
 
