@@ -1,6 +1,7 @@
 """Wrong labels in a small table: fedsift, its baselines, and cleanlab with all data in one place.
 
     python -m benchmarks.breast_cancer --out results/breast_cancer.json
+    python -m benchmarks.breast_cancer --seeds 20 21 22 23 24 --out DIR/breast_cancer.json
 
 scikit-learn's breast-cancer table (569 rows, 30 numbers, 2 classes), drawn anew for every seed:
 60 clean rows at the server, 149 to test on, the other 360 at three sites with a quarter of the
@@ -48,7 +49,9 @@ from fedsift.experiment.paper_grid import PINNED
 from fedsift.files import write_text
 
 SITES, CLEAN, TEST, FLIPPED, ROUNDS = 3, 60, 149, 0.25, 60
-METHODS = ("single-loop", "clean-only", "preprocess", "disagreement", "fedavg", "oracle")
+METHODS = (
+    *("auto", "single-loop", "clean-only", "preprocess", "disagreement", "fedavg", "oracle"),
+)
 MODELS = ("linear", "mlp")
 REPORTED = (0, 1, 2, 3, 4)
 
@@ -150,6 +153,10 @@ def provenance(command: str) -> dict[str, str]:
     }
 
 
+def _words(numbers: Sequence[int]) -> str:
+    return " ".join(map(str, numbers))
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.breast_cancer")
@@ -168,7 +175,8 @@ def main(arguments: list[str] | None = None) -> None:
                 shown.append(f"{key} {np.mean(values):.3f} {spread}")
         print("  ".join(shown))
     if options.out is not None:
-        command = "python -m benchmarks.breast_cancer --out results/breast_cancer.json"
+        chosen = "" if tuple(options.seeds) == REPORTED else f"--seeds {_words(options.seeds)} "
+        command = f"python -m benchmarks.breast_cancer {chosen}--out {options.out}"
         found = {**provenance(command), "seeds": options.seeds, "rows": rows}
         write_text(options.out, json.dumps(found, indent=1) + "\n")
 
