@@ -24,29 +24,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from torch import Tensor
 
-from fedsift.compress.error_feedback import check_shares, same_shape
+from fedsift.compress.error_feedback import Usual, check_shares, same_shape
 from fedsift.compress.payload import Compressor, Payload
 
 
 @dataclass(frozen=True)
-class EF21:
+class EF21(Usual):
     """Both sides keep what was sent; the difference to it is compressed."""
 
     compressor: Compressor
 
     form = "ef21"
     poolable = False
-    needs_right = False
-    step_share = 1.0  # the k largest hold most of the products of trained models
-
-    def turned(self, *turn: int) -> Self:  # noqa: ARG002 - the same compressor every time
-        """Return itself."""
-        return self
 
     def client(
         self,
@@ -90,7 +83,3 @@ class EF21:
             memory = memory + share * total * added
         assert memory is not None
         return step * memory[:d] / memory[d], memory
-
-    def error(self, memory: Tensor | None, at_clients: float) -> float:  # noqa: ARG002
-        """Return what the clients report."""
-        return at_clients

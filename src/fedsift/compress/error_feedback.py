@@ -109,8 +109,11 @@ class Feedback(Protocol):
         ...
 
 
-class Listing:
-    """What the feedbacks of the listing that keep nothing at the server have in common."""
+class Usual:
+    """What most feedbacks have in common: one compressor for all iterations, no right-hand side.
+
+    Where nothing else is said, the form is the listing's and the error is at the clients.
+    """
 
     form = "listing"
     needs_right = False
@@ -134,7 +137,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class NoFeedback(Listing):
+class NoFeedback(Usual):
     """Forget the error; exact when the compressor is."""
 
     compressor: Compressor
@@ -170,7 +173,7 @@ class NoFeedback(Listing):
 
 
 @dataclass(frozen=True)
-class ClientFeedback(Listing):
+class ClientFeedback(Usual):
     """Each client keeps the error of its own compression, as Top-k needs."""
 
     compressor: Compressor

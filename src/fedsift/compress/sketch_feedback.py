@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedsift.compress.count_sketch import CountSketch
-from fedsift.compress.error_feedback import Listing, check_shares, same_shape, weighted_sum
+from fedsift.compress.error_feedback import Usual, check_shares, same_shape, weighted_sum
 from fedsift.compress.payload import Payload
 
 
 @dataclass(frozen=True)
-class SketchFeedback(Listing):
+class SketchFeedback(Usual):
     """The server keeps the error as a sketch (Algorithm 2, lines 6-10)."""
 
     compressor: CountSketch

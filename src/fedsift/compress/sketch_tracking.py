@@ -22,46 +22,22 @@ from typing import Self
 
 from torch import Tensor
 
-from fedsift.compress.count_sketch import CountSketch
 from fedsift.compress.error_feedback import check_shares, same_shape, weighted_sum
 from fedsift.compress.payload import Payload
+from fedsift.compress.sketch_feedback import SketchFeedback
 from fedsift.randomness import derive
 
 
 @dataclass(frozen=True)
-class SketchTracking:
+class SketchTracking(SketchFeedback):
     """The server keeps G and asks for sketches of the rest, by another hash each time."""
 
-    compressor: CountSketch
-
     form = "ef21"
-    poolable = True
-    needs_right = False
-
-    @property
-    def step_share(self) -> float:
-        """Return n / (n + d): the part of any vector that n numbers can take away."""
-        return self.compressor.numbers / (self.compressor.numbers + self.compressor.length)
 
     def turned(self, *turn: int) -> Self:
         """Return it with the hash of an iteration."""
         seed = derive(self.compressor.seed, "tracking", *turn)
         return replace(self, compressor=replace(self.compressor, seed=seed))
-
-    def client(
-        self,
-        product: Tensor,
-        step: float,  # noqa: ARG002 - the server applies it
-        memory: Tensor | None,  # noqa: ARG002 - the server has it
-        *,
-        fresh: bool = True,  # noqa: ARG002
-    ) -> tuple[Payload, None]:
-        """Send S(p)."""
-        return self.compressor.compress(product), None
-
-    def left(self, product: Tensor, step: float, memory: Tensor | None) -> float:  # noqa: ARG002
-        """Return 0: the client leaves nothing out."""
-        return 0.0
 
     def server(
         self,
