@@ -1,7 +1,7 @@
 """How many clean samples are needed: single-loop against the clean set alone.
 
     python -m benchmarks.clean_samples --out results/clean_samples.json
-    python docs/make_pictures.py                                        draws it
+    python docs/dev/make_pictures.py                                        draws it
 
 | data          | sites | wrong labels | model           | clean samples                     |
 |---------------|-------|--------------|-----------------|-----------------------------------|

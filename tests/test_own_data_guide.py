@@ -1,4 +1,4 @@
-"""docs/own-data.md, command by command, on files of these names; at their sites over Flower."""
+"""docs/guide/own-data.md, command by command, on files of these names; over Flower too."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from fedsift.experiment.paper_grid import plan
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = runpy.run_path(str(ROOT / "docs" / "make_reproduction.py"))
+SCRIPT = runpy.run_path(str(ROOT / "docs" / "dev" / "make_reproduction.py"))
 TEXT = (ROOT / SCRIPT["PAGE"]).read_text(encoding="utf-8")
 
 

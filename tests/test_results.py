@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-SCRIPT = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))
+SCRIPT = runpy.run_path(str(ROOT / "docs" / "dev" / "make_tables.py"))
 
 
 @pytest.mark.parametrize("page", SCRIPT["PAGES"])

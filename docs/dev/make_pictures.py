@@ -1,9 +1,9 @@
 """Draw the pictures of the documents.
 
-python -m benchmarks scaling && python docs/make_pictures.py              scaling.png
+python -m benchmarks scaling && python docs/dev/make_pictures.py              scaling.png
 python -m benchmarks.clean_samples --out results/clean_samples.json       clean_samples.png
-python -m benchmarks.bytes && python docs/make_pictures.py                bytes.png
-fedsift demo --out runs/demo && python docs/make_pictures.py runs/demo    demo.png too
+python -m benchmarks.bytes && python docs/dev/make_pictures.py                bytes.png
+fedsift demo --out runs/demo && python docs/dev/make_pictures.py runs/demo    demo.png too
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.bytes import rows
 
 from fedsift.report import load_run
@@ -28,10 +28,10 @@ COLOURS = {
     "single-loop": "#0072B2",
     "oracle": "#000000",
 }
-IMAGES = Path(__file__).parent / "images"
-SCALING = Path(__file__).parents[1] / "results" / "scaling.json"
-CLEAN_SAMPLES = Path(__file__).parents[1] / "results" / "clean_samples.json"
-BYTES = Path(__file__).parents[1] / "results" / "bytes"
+IMAGES = Path(__file__).parents[1] / "images"
+SCALING = Path(__file__).parents[2] / "results" / "scaling.json"
+CLEAN_SAMPLES = Path(__file__).parents[2] / "results" / "clean_samples.json"
+BYTES = Path(__file__).parents[2] / "results" / "bytes"
 COLUMNS = {  # sweep of the benchmark: what n is, the method's colour in reports
     "clients": ("clients (10 per round)", "#0072B2"),
     "cohort": ("clients per round", "#0072B2"),

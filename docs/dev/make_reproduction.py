@@ -1,6 +1,6 @@
 """Write the tables of docs/reproduction.md from the files in results/.
 
-python docs/make_reproduction.py
+python docs/dev/make_reproduction.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedsift.report.paper_figures import FIG1_RATE, LAYOUTS
 from fedsift.report.paper_results import load_curves, markdown, over_seeds, table
 from fedsift.report.theory_figures import read_theory, theory_table
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "reproduction"
 CALIBRATION = ROOT / "results" / "calibration.json"
 STEPS = ROOT / "results" / "paper-steps"

@@ -1,6 +1,6 @@
 """Take the documents' screenshots of the report and the review page with Debian's Chromium.
 
-    fedsift demo --out runs/demo && python docs/make_screenshots.py runs/demo
+    fedsift demo --out runs/demo && python docs/dev/make_screenshots.py runs/demo
 
 The review runs on a copy of one site's folder, so the demo's own decisions stay as they are.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-IMAGES = Path(__file__).parent / "images"
+IMAGES = Path(__file__).parents[1] / "images"
 METHOD, CLIENT = "single-loop", "0"
 DESK, PHONE = {"width": 1100, "height": 760}, {"width": 390, "height": 780}
 

@@ -1,6 +1,6 @@
 """Write the tables of the documents from the summaries in results/.
 
-python docs/make_tables.py
+python docs/dev/make_tables.py
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 from benchmarks.bytes import rows as bytes_rows  # noqa: E402
 from benchmarks.bytes import table as bytes_table  # noqa: E402
 
-ROWS = ROOT / "docs" / "bench_rows.toml"
+ROWS = ROOT / "docs" / "dev" / "bench_rows.toml"
 SAID_TWICE = ("gauss_newton_repeated_over_gradient", "double_backward_over_gauss_newton_repeated")
 BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
 CALIBRATION = re.compile(r"<!-- calibration -->\n(?:\n?\|.*\n)*")
@@ -31,8 +31,8 @@ ABLATIONS = re.compile(r"<!-- ablations -->\n(?:\n?\|.*\n)*")
 TOTAL_BYTES = re.compile(r"<!-- bytes -->\n(?:\n?\|.*\n)*")
 CURVATURE = re.compile(r"<!-- curvature-pays -->\n(?:\n?\|.*\n)*")
 STEP_SIZES = re.compile(r"<!-- step-sizes -->\n(?:\n?\|.*\n)*")
-PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/audit.md")
-PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/decisions.md", "docs/first-order.md")
+PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/guide/audit.md")
+PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/dev/decisions.md", "docs/first-order.md")
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
 FOUND = ("f1", "precision", "recall", "auc")
 TITLES = ["precision", "recall", "AUC", "MB up", "MB down", "exchanges"]

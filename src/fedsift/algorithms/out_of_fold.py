@@ -17,7 +17,7 @@ the heads that are judged on them.
 τ is the temperature of lowest judged loss, fitted anew every round. The noise model that makes the
 targets is fitted to what the clean heads say of a site's samples, before any label of the site was
 trained on; it converges while the heads train. Two folds each are the fewest that leave everything
-judged, and more are no better (``docs/decisions.md``).
+judged, and more are no better (``docs/dev/decisions.md``).
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ A label ℓ of a site is right with probability 1 − ρ; if wrong, all other cl
 | C      | `classes`     | number of classes                                                     |
 
 No true label is used. δ cannot be measured without the truth: for a model that is always right it
-is a constant with a spread, chosen on simulated noise (``docs/audit.md``), and the spread widens
-the intervals. The weights are learned on the validation set, and the head start may have trained
-on half of it: the fitted temperature is too low, and is raised by a constant share. A model that
-has learned little cannot have memorised labels, so all of this shrinks with the fourth power of
-its accuracy above chance on the validation set.
+is a constant with a spread, chosen on simulated noise (``docs/guide/audit.md``), and the spread
+widens the intervals. The weights are learned on the validation set, and the head start may have
+trained on half of it: the fitted temperature is too low, and is raised by a constant share. A model
+that has learned little cannot have memorised labels, so all of this shrinks with the fourth power
+of its accuracy above chance on the validation set.
 
 A class of which the clean set has no sample cannot be judged: weights that are learned on that set
 turn against every label of it. Such labels are never flagged and say nothing

@@ -21,7 +21,7 @@ examples:
       --label-column diagnosis --id-column patient
   fedsift server --insecure --folder server                    no TLS, loopback only
 
-Anyone who can reach the port can start runs: read docs/deploy.md before you
+Anyone who can reach the port can start runs: read docs/guide/deploy.md before you
 listen beyond loopback.
 """
 

@@ -12,7 +12,7 @@ Everything rests on the server's clean samples; ``check_clean_set`` says what th
 
 The last check is `cross_fit`'s; with fewer than 10 samples per class its limit is 0.4 over that
 number, since a model of so few is surprised by right labels too. Constants were chosen on seeds 20
-to 39; docs/audit.md has the rates of false and of missed alarms on other seeds.
+to 39; docs/guide/audit.md has the rates of false and of missed alarms on other seeds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every constant of our additions, and why it has its value.
 
 They were chosen by F1 and AUC on simulated noise with seeds 10 and 11, never on test data;
-docs/decisions.md has the figures.
+docs/dev/decisions.md has the figures.
 """
 
 from __future__ import annotations
