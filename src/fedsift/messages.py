@@ -199,12 +199,14 @@ class Traffic:
 class Snapshot:
     """What a checkpoint holds of the clients: their arrays where they are in this process.
 
-    ``versions`` are those of the versioned arrays that each client has.
+    ``versions`` are those of the versioned arrays that each client has; ``bounds`` are the sizes of
+    numbers that a secure sum goes on with, by action.
     """
 
     clients: Mapping[ClientId, Mapping[str, Tensor]] = field(default_factory=dict)
     versions: Mapping[ClientId, Mapping[str, int]] = field(default_factory=dict)
     traffic: Traffic = Traffic()
+    bounds: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Federation(Protocol):

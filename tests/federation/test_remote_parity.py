@@ -18,7 +18,7 @@ from fedsift.experiment.auditing import open_audit
 from fedsift.experiment.run import execute
 from fedsift.experiment.server_run import execute_remotely
 from fedsift.experiment.setup import from_config, load_data
-from fedsift.federation import LocalFederation, RemoteFederation, compressed
+from fedsift.federation import RemoteFederation, compressed
 from fedsift.federation.encoding import REQUEST_ID, RequestId
 from fedsift.federation.remote import RawReply, Timeouts
 from fedsift.site.host import Host, SiteData
@@ -84,8 +84,9 @@ def _remote(config, out, sites, **more):
 def _local(config, out):
     def build(config):
         setup = from_config(config)
-        sites = setup.federation.clients.values()
-        return replace(setup, federation=LocalFederation(sites, pool=False))
+        local = setup.federation.inner if config.secure_sum else setup.federation
+        local.pool = False
+        return setup
 
     return execute(config, out, build=build).summary
 
@@ -106,6 +107,8 @@ def _compare(here, there, sites, clients=3):
     ("method", "changes"),
     [
         ("fedavg", {}),
+        ("fedavg", {"secure_sum": True}),
+        ("single-loop", {"secure_sum": True, "compressor": "count-sketch", "clients": 4}),
         ("single-loop", {}),
         ("single-loop", {"cohort": 2}),
         ("single-loop", {"compressor": "topk", "cohort": 2}),

@@ -120,4 +120,11 @@ def with_estimator(row: EstimatorRow) -> Method:
         return with_head_start(settings, algorithm)
 
     groups = (*BILEVEL, *row.groups, CohortKeys)
-    return Method(row.text, groups, build, learns_weights=True, weighting=weighting_of)
+    return Method(
+        row.text,
+        groups,
+        build,
+        learns_weights=True,
+        weighting=weighting_of,
+        means_only=row.means_only,
+    )

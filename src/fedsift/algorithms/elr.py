@@ -79,4 +79,5 @@ METHOD = Method(
     (LocalKeys, HeadStartKeys, ElrKeys),
     build,
     learns_weights=True,
+    means_only=True,
 )

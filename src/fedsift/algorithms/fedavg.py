@@ -96,10 +96,13 @@ def build(settings: Settings, context: BuildContext) -> FedAvg:  # noqa: ARG001
     return FedAvg(local_of(settings))
 
 
-FEDAVG = Method("plain federated averaging on the labels as they are", (LocalKeys,), build)
+FEDAVG = Method(
+    "plain federated averaging on the labels as they are", (LocalKeys,), build, means_only=True
+)
 ORACLE = Method(
     "federated averaging on the correctly labelled samples only",
     (LocalKeys,),
     build,
     needs_truth=True,
+    means_only=True,
 )

@@ -122,5 +122,6 @@ METHOD = Method(
     (*BILEVEL, StepKeys, MatrixKeys, StormKeys),
     build,
     learns_weights=True,
+    means_only=True,
     weighting=weighting_of,
 )

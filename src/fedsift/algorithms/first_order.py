@@ -134,5 +134,6 @@ METHOD = Method(
     (*BILEVEL, CleanStepKeys),
     build,
     learns_weights=True,
+    means_only=True,
     weighting=weighting_of,
 )

@@ -74,4 +74,5 @@ METHOD = Method(
     (LocalKeys, HeadStartKeys, GceKeys),
     build,
     learns_weights=True,
+    means_only=True,
 )

@@ -53,8 +53,9 @@ class Method:
     ``groups`` are the keys that it reads; ``build`` and ``weighting`` get a ``Settings`` with
     these. ``learns_weights``: every sample gets a weight. ``needs_truth``: it trains on the
     correctly labelled samples only, so the true labels must be known. ``check`` refuses a model
-    that it cannot train. ``choose``: it does not train, but chooses another row by the problem and
-    the clean inputs.
+    that it cannot train. ``means_only``: of the replies it takes N_m-weighted means and nothing
+    else, so that secure sums serve it. ``choose``: it does not train, but chooses another row by
+    the problem and the clean inputs.
     """
 
     text: str
@@ -63,6 +64,7 @@ class Method:
     learns_weights: bool = False
     needs_truth: bool = False
     weighting: Callable[[Settings], Weighting] = unweighted
+    means_only: bool = False
     check: Callable[[Problem], object] = accept
     choose: Callable[[Problem, Tensor], Choice] | None = None
 

@@ -165,4 +165,5 @@ METHOD = Method(
     (LocalKeys, HeadStartKeys),
     build,
     learns_weights=True,
+    means_only=True,
 )

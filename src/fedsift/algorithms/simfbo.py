@@ -119,5 +119,6 @@ METHOD = Method(
     (*BILEVEL, StepKeys, MatrixKeys),
     build,
     learns_weights=True,
+    means_only=True,
     weighting=weighting_of,
 )

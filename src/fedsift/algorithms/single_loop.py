@@ -185,5 +185,6 @@ METHOD = Method(
     (*BILEVEL, *_SOLVER),
     build,
     learns_weights=True,
+    means_only=True,
     weighting=weighting_of,
 )

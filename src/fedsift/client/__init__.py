@@ -16,6 +16,7 @@ rivals         what methods ask that change the loss of single samples
 out_of_fold    steps of heads that judge only what they were not trained on
 relabelling    FedCorr's relabelling
 update         compression of what a client has trained
+secure_sum     a masked reply, of which the server sees the sum only
 passes         passes over samples in chunks
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedsift.client import baselines, rivals
+from fedsift.client import baselines, rivals, secure_sum
 from fedsift.client.fedbioacc import fedbioacc
 from fedsift.client.first_order import clean_step, first_order
 from fedsift.client.out_of_fold import fold_step
@@ -52,6 +52,9 @@ ACTIONS: dict[str, Action] = {
     "class-losses": rivals.class_losses,
     "train-elc": rivals.train_elc,
     "train-relabelled": train_relabelled,
+    "sum-keys": secure_sum.keys,
+    "sum-shares": secure_sum.shares,
+    "sum-reveal": secure_sum.reveal,
 }
 
 
@@ -68,6 +71,7 @@ def answer(
             )
         outcome = ACTIONS[request.action](client, state, request, shared or Shared())
         outcome = with_compressed_update(outcome, request)
+        outcome = secure_sum.summed(client, state, outcome, request)
     except FedsiftError as error:
         return Reply(client.id, samples, error=str(error)), state
     return Reply(client.id, samples, outcome.arrays, outcome.scalars), outcome.state

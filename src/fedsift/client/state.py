@@ -45,6 +45,8 @@ class ClientState:
     ``betas``        and their β
     ``update_error`` what was left out of its updates so far, and the epoch that it is of
     ``update_epoch`` (``update.py``)
+    ``secret``       what the keys of secure sums are derived from (``secure_sum.py``)
+    ``sums``         the number of the last sum that it took part in, and of the last revealed
     ``y``            the model of the running round, so that it need not be sent twice
     """
 
@@ -64,6 +66,8 @@ class ClientState:
     betas: Tensor | None = None
     update_error: Tensor | None = None
     update_epoch: Tensor | None = None
+    secret: Tensor | None = None
+    sums: Tensor | None = None
     y: Tensor | None = None
 
     def arrays(self) -> dict[str, Tensor]:

@@ -1,7 +1,8 @@
 """A checkpoint: all state of a run in one safetensors file, so that it is complete or absent.
 
 Tensors: ``server/*``, ``own/*`` (the server's, of the method), ``sent/*`` (what clients have of
-arrays that they keep), ``solver/*`` and ``client/<id>/*``.
+arrays that they keep), ``solver/*``, ``bounds/*`` (of secure sums)
+and ``client/<id>/*``.
 The header's metadata is JSON: the next round, the scalars of the solver, the traffic, what versions
 clients have, a fingerprint of the configuration. A resumed run draws the same random numbers as an
 uninterrupted one, because every generator is derived from the round.
@@ -48,6 +49,7 @@ def save(folder: Path, config: Config, point: Checkpoint) -> Path:
     values |= {f"own/{name}": value for name, value in point.state.own.items()}
     values |= {f"sent/{name}": value for name, value in point.state.sent.items()}
     values |= {f"solver/{name}": value for name, value in solver.items()}
+    values |= {f"bounds/{name}": value for name, value in point.snapshot.bounds.items()}
     for client, arrays in point.snapshot.clients.items():
         values |= {f"client/{client}/{name}": value for name, value in arrays.items()}
     unshared = {
@@ -107,6 +109,7 @@ def _load(path: Path, config: Config, device: Any) -> Checkpoint:
         own=groups.pop("own", {}),
         sent=groups.pop("sent", {}),
     )
+    bounds = groups.pop("bounds", {})
     return Checkpoint(
         next_round=meta["next_round"],
         state=state,
@@ -114,6 +117,7 @@ def _load(path: Path, config: Config, device: Any) -> Checkpoint:
             {int(name.split("/")[1]): arrays for name, arrays in groups.items()},
             {int(client): known for client, known in meta["versions"].items()},
             Traffic(**meta["traffic"]),
+            {name: value.cpu() for name, value in bounds.items()},
         ),
         seconds=meta["seconds"],
     )

@@ -125,6 +125,7 @@ class FederationKeys(Keys):
     table: ClassVar[str] = "federation"
     cohort: int = key(0, "number of clients S drawn per round; 0: all", low=0)
     min_clients: int = key(1, "stop if fewer clients than this reply", low=1)
+    secure_sum: bool = key(False, "the server sees sums over clients only, never the reply of one")
     share_summary: bool = key(
         False, "sites report to the server how many of their labels are suspicious"
     )

@@ -21,7 +21,7 @@ from fedsift.errors import ConfigError, DataError, InputError
 from fedsift.experiment.common_keys import OWN
 from fedsift.experiment.config import Config
 from fedsift.experiment.own_data import Progress, chosen_model, load_own
-from fedsift.federation import LocalFederation
+from fedsift.federation import LocalFederation, SecureSumFederation
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
 from fedsift.problem import FlatModel, Reweighting, batch_of, bind
@@ -232,6 +232,9 @@ def _setup(
     choice: Choice | None,
 ) -> Setup:
     METHODS[config.method].check(problem)
+    if config.secure_sum:
+        _check_secure(config)
+        federation = SecureSumFederation(federation)
     inputs, labels = data.validation
     server = Server(
         problem,
@@ -252,6 +255,26 @@ def _check_cohort(config: Config, clients: int) -> None:
     if config.min_clients > asked:
         raise ConfigError(
             f"min_clients is {config.min_clients} but a round has {asked} clients; lower it"
+        )
+
+
+def _check_secure(config: Config) -> None:
+    """Refuse secure sums where the server needs single replies, or where they cannot be summed."""
+    if not METHODS[config.method].means_only:
+        fitting = ", ".join(name for name, row in METHODS.items() if row.means_only)
+        raise ConfigError(
+            f"the method {config.method} needs single replies, so it cannot run with secure_sum; "
+            f"these can: {fitting}"
+        )
+    compressor = config.values().get("compressor")
+    if (
+        config.update_rate > 1
+        or compressor == "topk"
+        or (compressor == "auto" and not config.cohort)
+    ):
+        raise ConfigError(
+            "Top-k keeps other places at every client, so it cannot be summed under masks; set "
+            "update_rate = 1 and compressor = count-sketch with secure_sum"
         )
 
 

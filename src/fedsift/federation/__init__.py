@@ -1,7 +1,14 @@
-"""Where clients are: in this process, or elsewhere."""
+"""Where clients are: in this process, or elsewhere; and layers over a federation."""
 
 from fedsift.federation.compressed import CompressedFederation, Rates
 from fedsift.federation.local import LocalFederation
 from fedsift.federation.remote import RemoteFederation
+from fedsift.federation.secure_sum import SecureSumFederation
 
-__all__ = ["CompressedFederation", "LocalFederation", "Rates", "RemoteFederation"]
+__all__ = [
+    "CompressedFederation",
+    "LocalFederation",
+    "Rates",
+    "RemoteFederation",
+    "SecureSumFederation",
+]

@@ -314,7 +314,8 @@ def with_compressor(name: str, text: str) -> EstimatorRow:
         )
 
     groups = (FeedbackKeys, IterativeKeys, StepKeys, CurvatureKeys, ResidualKeys)
-    return EstimatorRow(text, (*COMPRESSORS[name].groups, *groups), build)
+    read = (*COMPRESSORS[name].groups, *groups)
+    return EstimatorRow(text, read, build, means_only=name != "topk")
 
 
 ITER_TOPK = with_compressor("topk", "Comm-FedBiO, Algorithm 2 with local Top-k")

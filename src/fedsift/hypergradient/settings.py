@@ -14,11 +14,15 @@ from fedsift.problem.curvature import CURVATURES
 
 @dataclass(frozen=True)
 class EstimatorRow:
-    """One estimator: what it is, which keys it reads, how it is built from them."""
+    """One estimator: what it is, which keys it reads, how it is built from them.
+
+    ``means_only``: of the clients' replies it needs no more than N_m-weighted means.
+    """
 
     text: str
     groups: tuple[type[Keys], ...]
     build: Callable[[Settings, BuildContext], Estimator]
+    means_only: bool = True
 
 
 @dataclass(frozen=True)
