@@ -29,6 +29,7 @@ NAMES = (
     "hypergradient",
     "flower_simulation",
     "deployment",
+    "secure_sum",
 )
 OUT = Path(__file__).parents[1] / "results" / "bench.json"
 

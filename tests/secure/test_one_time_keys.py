@@ -27,12 +27,13 @@ def test_pairwise_masks_cancel():
 
 
 def test_a_mask_is_uniform_and_of_one_sum_only():
-    first, second = _clients(2), None
+    first = _clients(2)
     second = [OneTimeKeys(c.secret, 1) for c in first]
     one, other = (_mask(c, 0, 100_000) for c in (first, second))
     assert abs(one.astype(float).mean() / 2**31 - 1) < 0.01  # 5 standard errors are 0.009
     assert np.mean(one == other) < 1e-3
-    assert {*first[0].publics} & {*second[0].publics} == set()
+    assert first[0].publics[0] != second[0].publics[0]
+    assert first[0].own_seed != second[0].own_seed
 
 
 def test_the_stream_is_that_of_chacha20():
@@ -46,7 +47,8 @@ def test_shares_open_for_their_receiver_only():
     sealed = a.seal(b.publics[1], b"x" * 2 * SHARE)
     assert len(sealed) == CIPHERTEXT
     assert b.unseal(a.publics[1], sealed) == b"x" * 2 * SHARE
-    for keys, sender in ((c, a), (b, c)):
+    later = OneTimeKeys(b.secret, 1)
+    for keys, sender in ((c, a), (b, c), (later, a)):
         with pytest.raises(InputError, match="does not come from"):
             keys.unseal(sender.publics[1], sealed)
 

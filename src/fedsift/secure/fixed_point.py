@@ -24,8 +24,9 @@ Numbers = npt.NDArray[np.float64]
 
 def exponent(values: Numbers) -> int:
     """Return the least e with |a| <= 2^e for all finite values."""
-    finite = np.abs(values[np.isfinite(values)])
-    largest = float(finite.max()) if finite.size else 0.0
+    largest = float(np.abs(values).max(initial=0.0))
+    if not math.isfinite(largest):
+        largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
     return max(SMALLEST, math.ceil(math.log2(largest))) if largest > 0 else SMALLEST
 
 
@@ -44,8 +45,11 @@ class FixedPoint:
     def encode(self, values: Numbers) -> Integers:
         """Return the numbers as integers modulo 2^32."""
         most = np.floor((2.0 ** (MODULUS_BITS - 1) - 1) / self.members)
-        scaled = np.nan_to_num(values / self.unit, nan=0.0, posinf=most, neginf=-most)
-        return np.rint(np.clip(scaled, -most, most)).astype(np.int32).view(np.uint32)
+        scaled = np.clip(values * (1 / self.unit), -most, most)
+        np.rint(scaled, out=scaled)
+        if np.isnan(scaled.sum()):  # one pass, where no number is missing
+            scaled[np.isnan(scaled)] = 0.0
+        return scaled.astype(np.int32).view(np.uint32)
 
     def decode(self, total: Integers) -> Numbers:
         """Return the numbers that a sum modulo 2^32 stands for."""

@@ -6,10 +6,10 @@
 |---|---|---|
 | s_u | `agreement` | X25519 key of this sum; k_uv = HKDF(s_u, S_v) is known to u and v only |
 | b_u | `own_seed` | seed of the mask that protects u where it was only taken for absent |
-| c_u | `envelope` | X25519 key by which its shares of s_u and b_u travel to the others |
+| c_u | `envelope` | X25519 key, of all sums of a secret: by it shares of s_u and b_u travel |
 
 All three come from one secret of the client and the number of the sum, so a site keeps 32 bytes.
-PRG is ChaCha20's key stream. No key is used for two sums.
+PRG is ChaCha20's key stream. No mask and no key of an encryption is used for two sums.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OneTimeKeys:
     @cached_property
     def envelope(self) -> bytes:
         """Return c_u."""
-        return self._derived("envelope")
+        return primitives().expanded(self.secret, b"fedsift envelope")
 
     @property
     def publics(self) -> tuple[bytes, bytes]:
@@ -69,7 +69,8 @@ class OneTimeKeys:
     def _channel(self, other: bytes, *, own_first: bool) -> bytes:
         own = primitives().public(self.envelope)
         order = own + other if own_first else other + own
-        return primitives().agreed(self.envelope, other, b"fedsift shares" + order)
+        purpose = f"fedsift shares {self.number} ".encode() + order
+        return primitives().agreed(self.envelope, other, purpose)
 
     def _derived(self, purpose: str) -> bytes:
         return primitives().expanded(self.secret, f"fedsift {purpose} {self.number}".encode())
@@ -82,7 +83,7 @@ def mask_of(length: int, private: bytes, others: dict[bool, list[bytes]]) -> Int
         for public in publics:
             order = b"".join(sorted((own, public)))
             stream = prg(primitives().agreed(private, public, b"fedsift mask" + order), length)
-            total = total + stream if added else total - stream
+            (np.add if added else np.subtract)(total, stream, out=total)
     return total
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
@@ -21,17 +23,12 @@ class Primitives:
     @staticmethod
     def public(private: bytes) -> bytes:
         """Return the public half of an X25519 key."""
-        return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+        return _private(private)[1]
 
     @classmethod
     def agreed(cls, private: bytes, public: bytes, purpose: bytes) -> bytes:
         """Return the key that two clients agree on for a purpose."""
-        try:
-            other = X25519PublicKey.from_public_bytes(public)
-            secret = X25519PrivateKey.from_private_bytes(private).exchange(other)
-        except ValueError:
-            raise InputError("a client's public key is not valid; start the round again") from None
-        return cls.expanded(secret, purpose)
+        return cls.expanded(_secret(private, public), purpose)
 
     @staticmethod
     def expanded(secret: bytes, purpose: bytes) -> bytes:
@@ -56,3 +53,17 @@ class Primitives:
             return ChaCha20Poly1305(key).decrypt(NONCE, sealed, None)
         except InvalidTag:
             raise InputError("a share does not come from the client that it names") from None
+
+
+@lru_cache(maxsize=256)
+def _private(private: bytes) -> tuple[X25519PrivateKey, bytes]:
+    key = X25519PrivateKey.from_private_bytes(private)
+    return key, key.public_key().public_bytes_raw()
+
+
+@lru_cache(maxsize=4096)  # the secrets of a pair are needed for every sum
+def _secret(private: bytes, public: bytes) -> bytes:
+    try:
+        return _private(private)[0].exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise InputError("a client's public key is not valid; start the round again") from None
