@@ -23,7 +23,7 @@ from own_files import (
     write_text,
 )
 
-GUIDE = (Path(__file__).parents[1] / "docs" / "own-data.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[1] / "docs" / "guide" / "own-data.md").read_text(encoding="utf-8")
 QUICK = ("--set", "rounds=20")
 BILLING = set(WORDS["billing"])
 
