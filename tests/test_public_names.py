@@ -5,7 +5,8 @@ import pytest
 import fedsift
 
 NAMES = [
-    *("Constant", "CurvatureSettings", "Exact", "FedsiftError", "InputError", "Iterative"),
+    *("Constant", "CurvatureSettings", "Exact", "FedsiftError", "FitSettings", "InputError"),
+    "Iterative",
     *("LocalFederation", "LocalSteps", "LossPair", "NonIterative", "OuterStep", "Result"),
     *("RunError", "Samples", "Simulation", "Solution", "TensorBatch", "Theorem", "fit", "load"),
     *("read", "simulate", "solve", "without_batch_norm"),

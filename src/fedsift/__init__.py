@@ -1,9 +1,9 @@
 """fedsift: federated learning with labels that cannot all be trusted.
 
 import fedsift as fs
-federation = fs.simulate(model, clients=[(X1, y1), ...], validation=(Xv, yv))
+federation = fs.simulate(model, {"north": (X1, y1), ...}, validation=(Xv, yv))
 result = fs.fit(federation, rounds=60, seed=0)
-result.label_issues(client=0)
+result.label_issues("north")
 """
 
 from importlib import import_module
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedsift.experiment.api import Solution, fit, solve
     from fedsift.experiment.result import Result
     from fedsift.experiment.saving import load
+    from fedsift.experiment.settings import FitSettings
     from fedsift.experiment.simulation import Simulation, simulate
     from fedsift.federation import LocalFederation
     from fedsift.hypergradient import (
@@ -33,6 +34,7 @@ __all__ = [
     "CurvatureSettings",
     "Exact",
     "FedsiftError",
+    "FitSettings",
     "InputError",
     "Iterative",
     "LocalFederation",
@@ -58,7 +60,7 @@ __all__ = [
 _HOMES = (
     *("errors", "problem", "algorithms", "hypergradient", "federation"),
     *("data.reading", "experiment.api", "experiment.result", "experiment.saving"),
-    "experiment.simulation",
+    *("experiment.settings", "experiment.simulation"),
 )
 
 

@@ -56,3 +56,9 @@ def test_rows_that_no_run_has_are_left_out(capsys):
     out = capsys.readouterr().out
     assert "F1" not in out
     assert "AUC" not in out
+
+
+def test_a_chosen_method_says_who_chose_it(capsys):
+    print_table([PLAIN, {**LEARNED, "chosen": {"by": "auto", "why": "so"}}])
+    first, second = cells(capsys.readouterr().out)[:2]
+    assert (first, second) == (["auto:"], ["fedavg", "iter-sketch"])

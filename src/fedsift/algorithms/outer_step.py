@@ -109,7 +109,14 @@ class OuterSchedule(Protocol):
 
 @dataclass(frozen=True)
 class OuterStep:
-    """The same step in every round, as in the paper."""
+    """The same outer step in every round, as in the paper.
+
+    Attributes:
+        lr: η.
+        rule: ``"gradient"`` is the paper's step along ∇h; ``"scale-free"`` divides ∇h by its root
+            mean square.
+        mean: Weight of the past in the mean of x that is reported.
+    """
 
     lr: float = 0.1
     rule: str = "scale-free"

@@ -30,9 +30,15 @@ def print_table(summaries: Sequence[dict[str, Any]]) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("")
     for summary in summaries:
-        table.add_column(summary["method"], justify="right", no_wrap=True)
+        table.add_column(_title(summary), justify="right")
     for title, key, scale, form in ROWS:
         values = [summary.get(key) for summary in summaries]
         if any(value is not None for value in values):
             table.add_row(title, *("–" if v is None else format(scale * v, form) for v in values))
     Console(highlight=False).print(table)
+
+
+def _title(summary: dict[str, Any]) -> str:
+    """Return the method; on two lines where another one chose it."""
+    by = summary.get("chosen", {}).get("by")
+    return f"{by}:\n{summary['method']}" if by else str(summary["method"])

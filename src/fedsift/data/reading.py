@@ -25,8 +25,32 @@ def read(
 ) -> Samples:
     """Read samples as they are, with labels and ids as text.
 
-    ``data`` is a path (csv, parquet, Arrow, .npz, a folder of images, ...), ``module:function``, or
-    a value: a DataFrame, (inputs, labels), a Dataset of torch or Hugging Face.
+    Args:
+        data: A path (csv, parquet, Arrow, .npz, a folder of images, ...), ``module:function``, or
+            a value: a DataFrame, (inputs, labels), a Dataset of torch or Hugging Face.
+        label_column: The column that has the label.
+        id_column: The column that says what you call a sample; None: its position, or its file.
+        ignore_columns: Columns to leave out.
+        image_column: The column of images or of their paths; None: found by its type.
+        image_size: Resize images to this height and width; None: no resizing.
+        skip_unreadable: Whether to leave out images that cannot be read, and count them.
+
+    Returns:
+        Samples for ``fs.simulate``, as sites or as its clean set.
+
+    Raises:
+        DataError: The file cannot be read, or lacks a column; the sentence says which.
+
+    Example:
+        >>> import pandas as pd, fedsift as fs
+        >>> table = pd.DataFrame(
+        ...     {"patient": ["P1", "P2"], "age": [61, 47], "diagnosis": ["malignant", "benign"]}
+        ... )
+        >>> samples = fs.read(table, label_column="diagnosis", id_column="patient")
+        >>> samples
+        Samples(2 of the DataFrame, kind table, 2 classes)
+        >>> samples.labels, samples.ids
+        (('malignant', 'benign'), ('P1', 'P2'))
     """
     options = ReadOptions(
         label_column,

@@ -141,13 +141,15 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Samples:
-    """Samples with the names that their owner uses.
+    """Samples with the names that their owner uses; ``fs.read`` makes them.
 
-    ``where``     the file, folder or function they came from, for messages
-    ``labels``    the name of each sample's class; a number or a boolean as its text
-    ``ids``       what the owner calls the samples; None: their positions
-    ``classes``   all classes in order, where the source knows them; None: those that occur
-    ``notes``     what was left out and why, one sentence each
+    Attributes:
+        where: The file, folder or function they came from, for messages.
+        content: The rows, pictures or arrays themselves.
+        labels: The name of each sample's class; a number or a boolean as its text.
+        ids: What the owner calls the samples; None: their positions.
+        classes: All classes in order, where the source knows them; None: those that occur.
+        notes: What was left out and why, one sentence each.
     """
 
     where: str

@@ -11,7 +11,7 @@ from typing import ClassVar
 from fedsift.algorithms.registry import METHODS
 from fedsift.data import DATASETS, NOISES, PARTITIONS, SPLITS
 from fedsift.errors import ConfigError
-from fedsift.keys import Keys, hint, key
+from fedsift.keys import Keys, hint, key, keys_of
 from fedsift.problem.networks import MODELS
 from fedsift.references import REFERENCE
 
@@ -149,3 +149,5 @@ class TrafficKeys(Keys):
 COMMON: tuple[type[Keys], ...] = (
     *(RunKeys, DataKeys, FileKeys, ModelKeys, FederationKeys, TrafficKeys),
 )
+# ``simulate`` has the data and the model, and ``fit`` names those keys of the run that it takes.
+NOT_SETTINGS = {*keys_of(RunKeys, DataKeys, FileKeys), "model"}

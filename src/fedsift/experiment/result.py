@@ -27,7 +27,29 @@ Site = str | int
 class Result:
     """A finished run: the trained model, a row per round, every site's audit.
 
-    ``summary`` has what ``summary.json`` has. ``model`` is a copy of the module that was given.
+    ``fs.fit`` returns it and ``fs.load`` reads it. Sites are named, or counted from 0.
+
+    Attributes:
+        summary: What ``summary.json`` has: method, accuracies, traffic, notices.
+        rounds: The record of every round.
+        audits: The audit of every site.
+
+    Example:
+        >>> import torch, fedsift as fs
+        >>> X = torch.randn(90, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = (X[:, 0] > 0).long()
+        >>> sites = {"north": (X[:30], y[:30]), "south": (X[30:60], y[30:60])}
+        >>> federation = fs.simulate(torch.nn.Linear(4, 2), sites, validation=(X[60:], y[60:]))
+        >>> result = fs.fit(federation, rounds=2)
+        >>> result.sites
+        ('north', 'south')
+        >>> list(result.label_issues())[:5]
+        ['site', 'index', 'id', 'given_label', 'predicted_label']
+        >>> share = result.site_summary("north").wrong
+        >>> share.low <= share.estimate <= share.high
+        True
+        >>> result.pred_probs("north").shape
+        torch.Size([30, 2])
     """
 
     summary: dict[str, Any]
@@ -52,7 +74,17 @@ class Result:
         return tuple(audit.site for audit in self.audits)
 
     def label_issues(self, client: Site | None = None) -> pd.DataFrame:
-        """Return a site's samples, the most suspicious label first; without a site, of all."""
+        """Return the samples of a site, the most suspicious label first.
+
+        Args:
+            client: A site's name or position; None: the samples of all sites.
+
+        Returns:
+            A row per sample: ``site``, ``index``, ``id``, ``given_label``, ``predicted_label``,
+            ``label_score`` (the probability that the label is right), ``is_label_issue`` (the
+            score is below 0.5), ``confidence`` and ``weight``; then the columns of a table that
+            ``fs.read`` has read.
+        """
         if client is not None:
             return self._audit(client).table
         tables = [self._audit(site).table for site in self._known()]
@@ -60,22 +92,50 @@ class Result:
         return together.sort_values("label_score", kind="stable", ignore_index=True)
 
     def weights(self, client: Site) -> Tensor:
-        """Return the learned weights of a site's samples."""
+        """Return the learned weights of a site's samples, in [0, 1] and in the order of the site.
+
+        Args:
+            client: A site's name or position.
+
+        Returns:
+            A number per sample; low is bad.
+        """
         return self._audit(client).record.weights
 
     def pred_probs(self, client: Site) -> Tensor:
         """Return the probability of every class for a site's samples, as the audit has it.
 
         It is the trained model's; with out-of-fold that of heads which have not seen the sample.
+
+        Args:
+            client: A site's name or position.
+
+        Returns:
+            A row per sample, a column per class.
         """
         return self._audit(client).record.probabilities
 
     def site_summary(self, client: Site) -> SiteSummary:
-        """Return how many of a site's labels are wrong, by class, and which are confused."""
+        """Return how many of a site's labels are wrong, by class, and which are confused.
+
+        Args:
+            client: A site's name or position.
+
+        Returns:
+            ``wrong`` is the share of wrong labels with its 95 % interval (``estimate``, ``low``,
+            ``high``), ``flagged`` how many labels have a score below 0.5.
+        """
         return self._audit(client).summary
 
     def save(self, folder: str | Path) -> Path:
-        """Write a run folder, which ``fs.load`` and the command line read."""
+        """Write a run folder, which ``fs.load`` and the command line read.
+
+        Args:
+            folder: A folder that holds no run yet.
+
+        Returns:
+            The folder.
+        """
         path = Path(folder)
         self.write(path)
         return path

@@ -52,7 +52,30 @@ def keep_all(finished: Finished, path: Path) -> None:
 
 
 def load(folder: str | Path, model: nn.Module | None = None) -> Result:
-    """Read a run folder; ``model`` is the module that was trained, where it is one's own."""
+    """Read a run folder.
+
+    Args:
+        folder: What ``fs.fit(out=...)``, ``result.save`` or ``fedsift run --out`` wrote.
+        model: The module that was trained, where it was a module of your own; needed only for
+            ``result.model``.
+
+    Returns:
+        The same tables that the run returned.
+
+    Raises:
+        InputError: The folder holds no finished run, or the model does not fit it.
+
+    Example:
+        >>> import tempfile, torch, fedsift as fs
+        >>> X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = (X[:, 0] > 0).long()
+        >>> federation = fs.simulate(torch.nn.Linear(4, 2), [(X[:40], y[:40])], (X[40:], y[40:]))
+        >>> folder = tempfile.mkdtemp()
+        >>> before = fs.fit(federation, rounds=1, out=f"{folder}/run")
+        >>> after = fs.load(f"{folder}/run")
+        >>> after.label_issues().equals(before.label_issues())
+        True
+    """
     path = Path(folder)
     run = open_run(path)
 

@@ -42,12 +42,16 @@ Model = nn.Module | str | Callable[[tuple[int, ...], int], nn.Module]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Simulation:
-    """A model and the data of every client, in this process.
+    """A model and the data of every site, in this process; ``fs.simulate`` makes it.
 
-    ``modes``        how the model is run and differentiated
-    ``make``         makes the model anew from a seed, where it was given as a name or a function
-    ``model_name``   its name, if it has one
-    ``schema``       how raw samples became inputs, ``notes`` what was left out of them
+    Attributes:
+        model: The module to train.
+        data: The sites' samples, the clean set and the test set.
+        modes: How the model is run and differentiated.
+        make: Makes the model anew from a seed, where it was given as a name or a function.
+        model_name: The model's name, if it has one.
+        schema: How raw samples became inputs; None where inputs were given.
+        notes: What was left out of the samples, one sentence each.
     """
 
     model: nn.Module
@@ -112,18 +116,42 @@ def simulate(
 ) -> Simulation:
     """Make a federation of sites in this process.
 
-    ``clients`` is a list of pairs (inputs, labels), or a mapping from the sites' names to them; or
-    a table X, followed by its labels y, with the site of every row in ``groups``. Inputs are
-    tensors, arrays, tables of numbers, memory-mapped arrays or datasets, which are read only when
-    they are needed. Labels are integers from 0 on, or names.
-
-    ``validation`` must have clean labels; it is small and read whole. ``true_labels``, one array
-    per site, is for experiments on simulated noise. ``class_names`` and ``ids`` (one list per
-    site) appear in the label issues; with ``groups``, both ``ids`` and ``true_labels`` have an
-    entry per row. ``encoder`` is a frozen network for samples of ``fs.read``.
-
     Which parameters of the model are trained (``requires_grad``) decides how ``fit`` trains by
     default: a last linear layer alone is a head on fixed features.
+
+    Args:
+        model: An ``nn.Module`` that maps inputs to one number per class. For samples of
+            ``fs.read`` also ``"auto"``, the name of a network, or a function of the inputs' shape
+            and the number of classes.
+        clients: A list of pairs (inputs, labels), or a mapping from the sites' names to such
+            pairs, or to samples of ``fs.read``; or a table X, with ``groups``. Inputs are tensors,
+            arrays, tables of numbers, memory-mapped arrays or datasets, which are read when they
+            are needed. Labels are integers from 0 on, or names.
+        *more: With ``groups``, the labels y of the table.
+        validation: The clean set: samples whose labels can be trusted. It is read whole.
+        test: Samples that measure accuracy and nothing else.
+        true_labels: One array per site, for experiments on simulated noise.
+        class_names: The names of the classes 0, 1, ...
+        ids: What you call the samples: one list per site.
+        groups: The site of every row of X; ``ids`` and ``true_labels`` then have an entry per row.
+        encoder: A frozen network that turns samples of ``fs.read`` into features, such as
+            ``"timm:resnet18"``.
+
+    Returns:
+        What ``fs.fit`` takes.
+
+    Raises:
+        InputError: Shapes, labels or names do not fit together; the sentence says which.
+
+    Example:
+        >>> import torch, fedsift as fs
+        >>> X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = (X[:, 0] > 0).long()
+        >>> site = ["north", "south"] * 20
+        >>> fs.simulate(
+        ...     torch.nn.Linear(4, 2), X[:40], y[:40], groups=site, validation=(X[40:], y[40:])
+        ... )
+        Simulation(2 sites, 40 samples, 2 classes)
     """
     named = dict(zip(ORDER, (validation, test, true_labels, class_names, ids), strict=True))
     call = _bound(more, named, groups is not None)

@@ -23,9 +23,24 @@ from fedsift.problem import Problem
 
 
 class LocalFederation:
-    """Answers requests by calling ``client.answer``; counts bytes as if they had travelled.
+    """All clients in this process; bytes are counted as if they had travelled.
 
-    With ``pool=False`` every client computes for itself, as on a network, bit for bit.
+    Args:
+        clients: The clients; ``LocalFederation.of`` makes them from batches.
+        pool: Whether clients may share a pass over their samples, which is faster; without it
+            every client computes for itself, as on a network, bit for bit.
+        names: What to call the clients.
+
+    Example:
+        >>> import torch, fedsift as fs
+        >>> problem = fs.LossPair(
+        ...     lambda x, y, batch: (y - x).square().sum(),
+        ...     lambda x, y, batch: y.square().sum(),
+        ...     start=torch.ones(1),
+        ... )
+        >>> batches = [fs.TensorBatch((torch.zeros(n, 1),)) for n in (5, 7)]
+        >>> fs.LocalFederation.of(problem, batches).sizes
+        {0: 5, 1: 7}
     """
 
     def __init__(
@@ -52,7 +67,16 @@ class LocalFederation:
 
     @classmethod
     def of(cls, problem: Problem, batches: Sequence[Any], seed: int = 0) -> LocalFederation:
-        """Make a client of every batch, numbered from 0."""
+        """Make a client of every batch, numbered from 0.
+
+        Args:
+            problem: The losses of all clients.
+            batches: What ``inner_loss`` gets as its batch, one per client.
+            seed: The seed of the clients' random draws.
+
+        Returns:
+            The federation.
+        """
         return cls(Client(m, problem, batch, seed) for m, batch in enumerate(batches))
 
     def state(self, client: ClientId) -> ClientState:

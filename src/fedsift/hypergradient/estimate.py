@@ -36,7 +36,13 @@ class Point:
 
 @dataclass(frozen=True)
 class CurvatureSettings:
-    """Which matrix is used for ∇²_yy g_m, and on how many of a client's samples (0: all)."""
+    """Which matrix stands for ∇²_yy g_m.
+
+    Attributes:
+        kind: ``"hessian"`` or ``"gauss-newton"``.
+        damping: Added to the diagonal.
+        batch_size: How many samples a client draws per round for it; 0: all.
+    """
 
     kind: str = scalar("curvature", default="hessian")
     damping: float = 0.0

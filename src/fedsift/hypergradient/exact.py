@@ -25,7 +25,15 @@ from fedsift.messages import Cohort
 
 @dataclass(frozen=True)
 class Exact:
-    """Dense below ``dense_up_to`` parameters, conjugate gradients above."""
+    """The reference: v as exactly as possible, uncompressed, at any cost.
+
+    Attributes:
+        curvature: Which matrix is used.
+        dense_up_to: Up to this many parameters the matrix is fetched, a column per exchange;
+            above, conjugate gradients are used.
+        tolerance: The relative residual at which conjugate gradients stop.
+        max_iterations: At most this many of them.
+    """
 
     curvature: CurvatureSettings = CurvatureSettings()
     dense_up_to: int = 200

@@ -1,9 +1,9 @@
 """Algorithm 2: solve (∇²_yy G) v = ∇_y F by compressed gradient steps on q(v).
 
-    S_G   = Σ_m (N_m / Σ N) S(∇²_yy g_m v_i)                 lines 4-6
-    Δ     = U(α_i S_G + S(e_i))                              line 7
-    v_i+1 = v_i − (Δ − α_i ∇_y F)                            line 8
-    S(e_i+1) = α_i S_G + S(e_i) − S(Δ)                       line 9
+    S_G   = Σ_m (N_m / Σ N) S(∇²_yy g_m v_i)                 lines 4-7
+    Δ     = U(α_i S_G + S(e_i))                              line 8
+    v_i+1 = v_i − (Δ − α_i ∇_y F)                            line 9
+    S(e_i+1) = α_i S_G + S(e_i) − S(Δ)                       line 10
 
 | here            | paper                 |
 |-----------------|-----------------------|
@@ -65,7 +65,16 @@ from fedsift.randomness import derive
 
 @dataclass(frozen=True)
 class Constant:
-    """α_i = step; the last iterate is the result."""
+    """A constant step of Algorithm 2: α_i = step; the last iterate is the result.
+
+    Attributes:
+        step: α.
+
+    Example:
+        >>> import fedsift as fs
+        >>> fs.Constant(0.1)(7)
+        0.1
+    """
 
     step: float
 
@@ -80,7 +89,17 @@ class Constant:
 
 @dataclass(frozen=True)
 class Theorem:
-    """α_i = 8 / (μ (i + a)), iterates averaged with weight (i + a)² (Theorem 1)."""
+    """The steps of Theorem 1: α_i = 8 / (μ (i + a)), iterates averaged with weight (i + a)².
+
+    Attributes:
+        mu: μ, by which the inner loss is strongly convex.
+        shift: a.
+
+    Example:
+        >>> import fedsift as fs
+        >>> fs.Theorem(mu=2.0, shift=1.0)(3)
+        1.0
+    """
 
     mu: float
     shift: float
@@ -96,7 +115,19 @@ class Theorem:
 
 @dataclass(frozen=True)
 class Iterative:
-    """Algorithm 2 with any compressor; the feedback decides where its error is kept."""
+    """Algorithm 2 with any compressor; the feedback decides where its error is kept.
+
+    Attributes:
+        feedback: The compressor with its error feedback.
+        iterations: I, per round.
+        schedule: The steps α_i.
+        curvature: Which matrix is used.
+        warm_start: Whether v and its error are kept between rounds.
+        resample: Whether new clients are drawn for every iteration.
+        check_residual: Whether the residual is measured exactly, by one more exchange.
+        guard: When the solver counts as diverged.
+        seed: The seed of the independent sketch that measures the residual.
+    """
 
     feedback: Feedback
     iterations: int = 1
@@ -182,7 +213,7 @@ class Iterative:
     def _ask(
         self, cohort: Cohort, point: Point, state: SolverState, i: int, step: float, known: bool
     ) -> Answers:
-        """Do lines 4-5: ask for the compressed products; ``known``: the clients have y."""
+        """Do lines 4-6: ask for the compressed products; ``known``: the clients have y."""
         assert state.v is not None
         bare = replace(self.curvature, damping=0.0)
         arrays = {**point.arrays(known), "v": state.v}
@@ -201,7 +232,7 @@ class Iterative:
         step: float,
         judge: Judge,
     ) -> Update:
-        """Do lines 6-9."""
+        """Do lines 7-10."""
         assert state.v is not None
         return update_v(
             self.feedback.turned(point.round, i),

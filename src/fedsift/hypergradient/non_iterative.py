@@ -77,7 +77,22 @@ class SketchedSystem(SubspaceSeed):
 
 @dataclass(frozen=True)
 class NonIterative:
-    """Algorithm 3 with sparse embeddings of r_1 and r_2 rows; Galerkin's has r_1 only."""
+    """Algorithm 3 with sparse embeddings of r_1 and r_2 rows.
+
+    Attributes:
+        r1: Columns of the sketched system.
+        r2: Its rows, for ``least-squares``; at least r1.
+        curvature: Which matrix is used.
+        system: ``"least-squares"``, the paper's, or ``"galerkin"``, ours, with r1 only.
+        fresh_seeds: Whether the sketches are drawn anew in every round.
+        check_residual: Whether the residual is measured exactly, by one more exchange.
+        seed: The seed of the sketches.
+
+    Example:
+        >>> import fedsift as fs
+        >>> fs.NonIterative.rows_at_rate(length=20_000, rate=100)
+        (10, 20)
+    """
 
     r1: int
     r2: int

@@ -24,6 +24,19 @@ def without_batch_norm(model: nn.Module) -> nn.Module:
 
     Frozen are those whose affine parameters do not require a gradient; they stay, and their
     statistics are constants. Scale and offset are kept.
+
+    Args:
+        model: A module to be trained from scratch.
+
+    Returns:
+        A copy that can be trained with small batches at every site.
+
+    Example:
+        >>> import fedsift as fs
+        >>> from torch import nn
+        >>> made = fs.without_batch_norm(nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8)))
+        >>> type(made[1]).__name__, made[1].num_groups
+        ('GroupNorm', 2)
     """
     model = copy.deepcopy(model)
     if isinstance(model, _BatchNorm):

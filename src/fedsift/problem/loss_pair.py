@@ -13,7 +13,28 @@ Loss = Callable[[Tensor, Tensor, Any], Tensor]
 
 @dataclass(frozen=True)
 class LossPair:
-    """A problem made of any two differentiable losses and a start for a shared x."""
+    """A problem made of any two differentiable losses and a start for a shared x.
+
+    Both losses are functions of (x, y, batch) that return a scalar tensor.
+
+    Attributes:
+        inner_loss: A client's loss g_m(x, y; batch).
+        outer_loss: The server's loss F(x, y; batch).
+        start: Where x starts.
+        projection: Maps x back to where it may be; by default it changes nothing.
+        x_is_private: Whether every client has an x of its own, which it does not send.
+
+    Example:
+        >>> import torch, fedsift as fs
+        >>> problem = fs.LossPair(
+        ...     inner_loss=lambda x, y, batch: ((y - x) ** 2).sum(),
+        ...     outer_loss=lambda x, y, batch: (y**2).sum(),
+        ...     start=torch.ones(3),
+        ...     projection=lambda x: x.clamp(0, 1),
+        ... )
+        >>> problem.project(torch.tensor([-1.0, 0.5, 2.0]))
+        tensor([0.0000, 0.5000, 1.0000])
+    """
 
     inner_loss: Loss
     outer_loss: Loss
@@ -32,7 +53,17 @@ class LossPair:
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """Tensors with samples along the first axis, for a user's own problem."""
+    """Tensors with samples along the first axis, for a problem of your own.
+
+    Attributes:
+        tensors: Tensors of one length, such as inputs and targets.
+
+    Example:
+        >>> import torch, fedsift as fs
+        >>> batch = fs.TensorBatch((torch.eye(3), torch.tensor([0, 1, 2])))
+        >>> len(batch), batch.take(torch.tensor([2])).tensors[1]
+        (3, tensor([2]))
+    """
 
     tensors: tuple[Tensor, ...]
 

@@ -1,4 +1,4 @@
-"""Noisy labels (Eq. 5 of the paper): one weight in [0, 1] per training sample.
+"""Noisy labels (Eq. 7 of the paper): one weight in [0, 1] per training sample.
 
     g_m(λ, ω) = 1/N_m Σ_j [λ_j ℓ_j + κ (1 − λ_j) ℓ'_j] + l2/2 ‖ω‖²        F(ω) = ℓ(ω; D_val)
     ∂/∂λ_j ⟨∇_ω g_m, v⟩ = ⟨∇ℓ_j − κ ∇ℓ'_j, v⟩ / N_m

@@ -25,7 +25,13 @@ from fedsift.problem.protocol import (
 
 @dataclass(frozen=True)
 class LocalSteps:
-    """T steps of SGD with step γ on batches of ``batch_size`` samples (0: all)."""
+    """The local steps of a round: SGD on a client's own samples.
+
+    Attributes:
+        steps: T, steps per round.
+        lr: γ, the step size.
+        batch_size: Samples per step; 0: all.
+    """
 
     steps: int = 5
     lr: float = 0.1

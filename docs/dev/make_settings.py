@@ -1,0 +1,71 @@
+"""Write src/fedsift/experiment/settings.py, the settings of ``fit``, from the tables of keys.
+
+python docs/dev/make_settings.py
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+from fedsift.algorithms.registry import METHODS
+from fedsift.experiment.common_keys import COMMON, NOT_SETTINGS
+from fedsift.experiment.config import all_keys
+from fedsift.keys import Key, keys_of
+
+TARGET = Path(__file__).parents[2] / "src" / "fedsift" / "experiment" / "settings.py"
+HEAD = '''"""The settings of ``fit``, for editors, type checkers and ``help``.
+
+``python docs/dev/make_settings.py`` writes this file from the tables of keys; a test compares them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class FitSettings(TypedDict, total=False):
+    """What ``fs.fit`` takes by name besides its own arguments, such as ``local_steps=10``.
+
+    A method refuses a key that it does not read; ``fedsift run --keys METHOD`` lists those that it
+    reads. A key that only one of the methods behind ``auto`` reads needs that method by name.
+    """
+'''
+
+
+def written() -> str:
+    """Return the file's text."""
+    keys = {name: key for name, key in all_keys().items() if name not in NOT_SETTINGS}
+    return HEAD + "".join(_entry(key) for key in keys.values())
+
+
+def _entry(key: Key) -> str:
+    lines = (f"{key.text}.", f"Default: {key.default!r}.", f"Read by {_readers(key.name)}.")
+    text = " ".join(line[0].upper() + line[1:] if line[0].isascii() else line for line in lines)
+    if len(text) <= 88:
+        return f'\n    {key.name}: {_type(key)}\n    """{text}"""\n'
+    wrapped = textwrap.fill(text, 94, initial_indent="    ", subsequent_indent="    ")
+    return f'\n    {key.name}: {_type(key)}\n    """{wrapped[4:]}\n    """\n'
+
+
+def _type(key: Key) -> str:
+    allowed = key.allowed()
+    if allowed is not None:
+        return f"Literal[{', '.join(map(json.dumps, allowed))}]"
+    return 'float | Literal["auto"]' if key.kind == "Auto" else key.kind
+
+
+def _readers(name: str) -> str:
+    """Return the methods that read a key; a long list is said by those that do not."""
+    if name in keys_of(*COMMON):
+        return "every method"
+    able = [method for method, row in METHODS.items() if row.reads(name)]
+    unable = [f"``{method}``" for method in METHODS if method not in able]
+    if len(unable) < len(able):
+        return f"every method but {', '.join(unable)}" if unable else "every method"
+    return ", ".join(f"``{method}``" for method in able)
+
+
+if __name__ == "__main__":
+    TARGET.write_text(written(), encoding="utf-8")
