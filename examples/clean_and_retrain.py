@@ -37,12 +37,11 @@ def corrections(audit: SiteAudit) -> pd.DataFrame:
     """Accept what is sure enough; leave out what is suspicious but has no sure suggestion."""
     issues = audit.table[audit.table["is_label_issue"]]
     sure = issues["confidence"] >= choose_level(issues["confidence"])
-    number = {name: n for n, name in enumerate(audit.class_names)}
     return pd.DataFrame(
         {
             "site": audit.site,
-            "index": issues["index"],
-            "class": [number[str(name)] for name in issues["predicted_label"]],
+            "id": issues["id"],
+            "label": issues["predicted_label"].astype(str),
             "unusable": ~sure,
         }
     )

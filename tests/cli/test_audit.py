@@ -72,7 +72,7 @@ def test_bad_input_is_one_line(fedsift, run, arguments, said):
 
 def test_a_run_trains_on_corrected_labels(fedsift, run, tiny, empty_folder):
     weights = pd.read_parquet(empty_folder / run / "clients" / "0" / "weights.parquet")
-    table = pd.DataFrame({"site": "0", "index": weights["index"], "class": weights["true_label"]})
+    table = pd.DataFrame({"site": "0", "index": weights["index"], "label": weights["true_label"]})
     table["unusable"] = table["index"] == 3
     table.to_parquet("corrected.parquet")
     assert fedsift("run", tiny, "--labels", "corrected.parquet", "--out", "after").code == 0

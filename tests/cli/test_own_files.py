@@ -100,7 +100,7 @@ WRONG = [
     (f"{GOOD} --set cohort=5", "cohort is 5 but there are 2 clients"),
     (f"{GOOD} --method oracle", "the oracle needs the true labels"),
     (f"{GOOD} --resume", "holds no run to resume; start one without --resume"),
-    (f"{GOOD} --labels north.csv", "parquet"),
+    (f"{GOOD} --labels north.csv", "no column 'id' or 'index'"),
     ("data info nowhere.csv", "nowhere.csv"),
     ("data info evil.pkl", "evil.pkl"),
     ("audit scans", "not the folder of a finished run"),

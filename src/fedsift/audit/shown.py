@@ -7,6 +7,7 @@ Samples that came from files are not kept: they are read again from where they a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ import torch
 from fedsift.audit.record import SiteRecord
 from fedsift.audit.site import SiteAudit
 from fedsift.data.images import png
-from fedsift.data.samples import Content
+from fedsift.data.samples import Content, Pixels
 from fedsift.errors import InputError
 from fedsift.files import write_atomically
 
@@ -57,6 +58,15 @@ class ShownSamples:
             return png(torch.zeros(1, 8, 8))
         kept: bytes | None = self.frame[PICTURE].iloc[self.rows[index]]
         return kept
+
+    def own_pixels(self, index: int) -> Pixels | None:  # noqa: ARG002
+        """Return nothing: values were not kept, only how they look."""
+        return None
+
+    def choose(self, rows: Sequence[int]) -> ShownSamples:
+        """Return some of the samples."""
+        kept = {new: self.rows[old] for new, old in enumerate(rows) if old in self.rows}
+        return ShownSamples(self.frame, kept, len(rows))
 
 
 def keep_samples(audit: SiteAudit, folder: Path) -> None:

@@ -20,6 +20,8 @@ examples:
   fedsift join --server fed.org:8000 --ca ca.crt --key site-0 --folder s --client 0 --data d.npz
   fedsift join --server 127.0.0.1:8000 --insecure --folder site-0 --client 0 --data sites/0.npz
 
+  fedsift join ... --labels s/RUN/clients/north/corrected.parquet   after a review of RUN
+
 Labels and weights stay in --folder. When a run has ended, `fedsift audit FOLDER/RUN` lists the
 labels that are probably wrong, and `fedsift review FOLDER/RUN --client N` shows them.
 """

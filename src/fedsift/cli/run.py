@@ -93,7 +93,9 @@ def add(commands: Any) -> None:
         "--out", type=Path, metavar="DIR", help="run folder (default: runs/DATASET-METHOD-SEED)"
     )
     parser.add_argument(
-        "--labels", metavar="PATH", help="train on corrected labels, from `fedsift review`"
+        "--labels",
+        metavar="PATH",
+        help="train on corrected labels, from `fedsift review` or Label Studio",
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in the folder")
     parser.add_argument(

@@ -70,6 +70,11 @@ def add_site_data(parser: argparse.ArgumentParser, *, required: bool) -> None:
     )
     add_reading(parser)
     parser.add_argument(
+        "--labels",
+        metavar="PATH",
+        help="train on corrected labels, from `fedsift review` or Label Studio",
+    )
+    parser.add_argument(
         "--model",
         default="auto",
         metavar="WHAT",
@@ -88,6 +93,7 @@ def site_arguments(options: argparse.Namespace) -> list[str]:
     given = ["--client", str(options.client), "--data", options.data, "--model", options.model]
     given += [] if options.name is None else ["--name", options.name]
     given += [] if options.encoder is None else ["--encoder", options.encoder]
+    given += [] if options.labels is None else ["--labels", absolute(options.labels)]
     given += ["--share-summary"] if options.share_summary else []
     return [*given, *arguments(options)]
 
@@ -131,6 +137,7 @@ def site_origin(options: argparse.Namespace) -> Origin:
         model=options.model,
         encoder=options.encoder or "",
         cwd=str(Path.cwd()),
+        labels=absolute(options.labels or ""),
     )
     if not SITE_NAME.fullmatch(origin.name):
         raise InputError(

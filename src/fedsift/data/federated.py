@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedsift.data.noise import effective_rate
-from fedsift.data.samples import Arrays, Chosen, Content
+from fedsift.data.samples import Arrays, Content
 from fedsift.errors import DataError
 from fedsift.problem.inputs import Inputs, parts, select
 
@@ -65,7 +65,7 @@ class ClientData:
             None if self.true_labels is None else self.true_labels[kept],
             self.ids[kept],
             None if self.names is None else tuple(self.names[n] for n in rows),
-            None if self.raw is None else Chosen(self.raw, tuple(rows)),
+            None if self.raw is None else self.raw.choose(rows),
         )
 
 

@@ -13,8 +13,8 @@ a person sees, in the audit and on the review page, is the content: raw values a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,10 @@ import pandas as pd
 import torch
 
 from fedsift.data.images import png
-from fedsift.problem.inputs import Inputs, take
+from fedsift.problem.inputs import Inputs, sample, select
 
 SHOWN_FIELDS = 200
+Pixels = npt.NDArray[Any]
 
 
 @runtime_checkable
@@ -41,6 +42,14 @@ class Content(Protocol):
 
     def picture(self, index: int) -> bytes | None:
         """Draw a sample as PNG; None where it is not a picture."""
+        ...
+
+    def own_pixels(self, index: int) -> Pixels | None:
+        """Return a picture with its own size and values, [H, W] or [H, W, 3]."""
+        ...
+
+    def choose(self, rows: Sequence[int]) -> Content:
+        """Return some of the samples, in this order."""
         ...
 
 
@@ -63,13 +72,22 @@ class Table:
         """Return nothing: a row is read, not drawn."""
         return None
 
+    def own_pixels(self, index: int) -> Pixels | None:  # noqa: ARG002
+        """Return nothing."""
+        return None
+
+    def choose(self, rows: Sequence[int]) -> Table:
+        """Return some of the rows."""
+        return Table(self.frame.iloc[list(rows)].reset_index(drop=True))
+
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
     """Images of one size and one pixel type.
 
     ``pixels`` decodes one: [H, W] or [H, W, 3] of ``dtype`` (uint8, uint16 or float32), the values
-    of the file. ``about`` has fields of a sample that a person would want: its file's name.
+    of the file, resized where the user asked for it. ``original`` decodes it as it is; None: as
+    ``pixels`` does. ``about`` has fields of a sample that a person would want: its file's name.
     """
 
     kind: ClassVar[str] = "image"
@@ -78,8 +96,9 @@ class Pictures:
     width: int
     channels: int
     dtype: str
-    pixels: Callable[[int], npt.NDArray[Any]]
+    pixels: Callable[[int], Pixels]
     about: Callable[[int], Mapping[str, Any]] = field(default=lambda _: {})
+    original: Callable[[int], Pixels] | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -93,6 +112,21 @@ class Pictures:
         pixels = torch.from_numpy(np.asarray(self.pixels(index), np.float32))
         image = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
         return png(image)
+
+    def own_pixels(self, index: int) -> Pixels | None:
+        """Return it as it is in its file."""
+        return np.asarray((self.original or self.pixels)(index))
+
+    def choose(self, rows: Sequence[int]) -> Pictures:
+        """Return some of the pictures; none is decoded."""
+        kept, own = tuple(rows), self.original
+        return replace(
+            self,
+            count=len(kept),
+            pixels=lambda index: self.pixels(kept[index]),
+            about=lambda index: self.about(kept[index]),
+            original=None if own is None else lambda index: own(kept[index]),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +142,7 @@ class Arrays:
 
     def fields(self, index: int) -> dict[str, Any]:
         """Return the first numbers of a sample, by the columns' names where there are any."""
-        values = take(self.inputs, torch.tensor([index]))[0].flatten()[:SHOWN_FIELDS].tolist()
+        values = sample(self.inputs, index).flatten()[:SHOWN_FIELDS].tolist()
         names = self.names or tuple(f"field {n}" for n in range(len(values)))
         return dict(zip(names, values, strict=False))
 
@@ -116,27 +150,18 @@ class Arrays:
         """Draw a sample that is an image of 1 or 3 channels."""
         if len(self.inputs.shape) != 4 or self.inputs.shape[1] not in {1, 3}:
             return None
-        return png(take(self.inputs, torch.tensor([index]))[0])
+        return png(sample(self.inputs, index))
 
+    def own_pixels(self, index: int) -> Pixels | None:
+        """Return an image of 1 or 3 channels."""
+        if len(self.inputs.shape) != 4 or self.inputs.shape[1] not in {1, 3}:
+            return None
+        image = sample(self.inputs, index).permute(1, 2, 0).numpy()
+        return image[:, :, 0] if image.shape[2] == 1 else image
 
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """Some samples of a content, in the order of ``rows``."""
-
-    kind: ClassVar[str] = "chosen"
-    content: Content
-    rows: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def fields(self, index: int) -> dict[str, Any]:
-        """Return what can be read of a sample."""
-        return self.content.fields(self.rows[index])
-
-    def picture(self, index: int) -> bytes | None:
-        """Draw a sample."""
-        return self.content.picture(self.rows[index])
+    def choose(self, rows: Sequence[int]) -> Arrays:
+        """Return some of the samples; stored ones are not read."""
+        return Arrays(select(self.inputs, torch.tensor(rows, dtype=torch.int64)), self.names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,11 +192,23 @@ class Samples:
         kind = self.content.kind
         return f"Samples({len(self)} of {self.where}, kind {kind}, {classes} classes)"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The samples' ids; their positions where they have none."""
+        return self.ids or tuple(map(str, range(len(self))))
+
+    def choose(self, rows: Sequence[int]) -> Self:
+        """Return some of the samples, in this order; they keep their names."""
+        return replace(
+            self,
+            content=self.content.choose(rows),
+            labels=tuple(self.labels[n] for n in rows),
+            ids=tuple(self.names[n] for n in rows),
+        )
+
 
 def raw_columns(content: Content, rows: Sequence[int]) -> pd.DataFrame | None:
     """Return these rows of a table as they were read; None where samples are not rows of one."""
-    if isinstance(content, Chosen):
-        return raw_columns(content.content, [content.rows[row] for row in rows])
     if not isinstance(content, Table):
         return None
     return content.frame.iloc[list(rows)].reset_index(drop=True)

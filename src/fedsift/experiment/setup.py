@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -134,7 +133,7 @@ def from_config(config: Config, encoding: Progress = lambda _done, _total: None)
 
 def _from_files(config: Config, encoding: Progress) -> Setup:
     own = load_own(config, encoding)
-    data = apply_corrections(own.data, Path(config.labels)) if config.labels else own.data
+    data = apply_corrections(own.data, config.labels) if config.labels else own.data
     name = chosen_model(config, own.schema)
     config = config.replace(model=name, digest=data.digest())
     module = build_model(name, data.shape, data.classes, config.seed)
@@ -146,7 +145,7 @@ def load_data(config: Config) -> FederatedData:
     """Load, split and corrupt the dataset of a resolved configuration; then correct it."""
     if config.dataset == OWN:
         data = load_own(config).data
-        return apply_corrections(data, Path(config.labels)) if config.labels else data
+        return apply_corrections(data, config.labels) if config.labels else data
     data = build(
         config.dataset,
         split=config.split,
@@ -162,7 +161,7 @@ def load_data(config: Config) -> FederatedData:
         shards_per_client=config.shards_per_client,
         seed=config.seed,
     )
-    return apply_corrections(data, Path(config.labels)) if config.labels else data
+    return apply_corrections(data, config.labels) if config.labels else data
 
 
 def from_data(

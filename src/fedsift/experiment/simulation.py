@@ -20,7 +20,8 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
-from fedsift.data import ClientData, FederatedData
+from fedsift.data import ClientData, FederatedData, apply_corrections
+from fedsift.data.corrected import Source
 from fedsift.data.given import Given, matched, read_given, without_wrapper
 from fedsift.data.labels import check_outputs, names_of_classes, numbered
 from fedsift.data.samples import Arrays, Samples
@@ -87,6 +88,7 @@ def simulate(
     ids: Any = None,
     *,
     encoder: str = "",
+    labels: Source | None = None,
 ) -> Simulation: ...
 @overload
 def simulate(
@@ -101,6 +103,7 @@ def simulate(
     true_labels: Any = None,
     class_names: Sequence[str] | None = None,
     ids: Any = None,
+    labels: Source | None = None,
 ) -> Simulation: ...
 def simulate(
     model: Model,
@@ -113,6 +116,7 @@ def simulate(
     ids: Any = None,
     groups: Any = None,
     encoder: str = "",
+    labels: Source | None = None,
 ) -> Simulation:
     """Make a federation of sites in this process.
 
@@ -136,6 +140,9 @@ def simulate(
         groups: The site of every row of X; ``ids`` and ``true_labels`` then have an entry per row.
         encoder: A frozen network that turns samples of ``fs.read`` into features, such as
             ``"timm:resnet18"``.
+        labels: Corrections of the sites' labels: a file that ``fedsift review`` or Label Studio
+            exported, a folder of such files, a run's folder, or a table with the columns site, id
+            (or index), label and unusable.
 
     Returns:
         What ``fs.fit`` takes.
@@ -154,7 +161,13 @@ def simulate(
         Simulation(2 sites, 40 samples, 2 classes)
     """
     named = dict(zip(ORDER, (validation, test, true_labels, class_names, ids), strict=True))
-    call = _bound(more, named, groups is not None)
+    made = _simulated(model, clients, _bound(more, named, groups is not None), groups, encoder)
+    return made if labels is None else replace(made, data=apply_corrections(made.data, labels))
+
+
+def _simulated(
+    model: Model, clients: Any, call: dict[str, Any], groups: Any, encoder: str
+) -> Simulation:
     call["validation"] = without_wrapper(call["validation"], CLEAN)
     if _needs_schema(call["validation"]):
         return _from_samples(model, clients, call, encoder)

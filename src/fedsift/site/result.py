@@ -29,6 +29,7 @@ from fedsift.audit import (
     read_record,
 )
 from fedsift.audit.record import path_of
+from fedsift.data.corrected import correct_samples
 from fedsift.data.samples import Content, Samples
 from fedsift.data.schema import Schema
 from fedsift.data.sources import ReadOptions, read
@@ -40,7 +41,10 @@ from fedsift.problem import FlatModel
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a site's samples and model came from, as its owner gave it, and in which folder."""
+    """Where a site's samples and model came from, as its owner gave it, and in which folder.
+
+    ``labels`` are corrections of the samples' labels (``data.corrected``); empty: none.
+    """
 
     name: str = "0"
     data: str = ""
@@ -48,12 +52,14 @@ class Origin:
     model: str = "auto"
     encoder: str = ""
     cwd: str = ""
+    labels: str = ""
 
     def samples(self) -> Samples:
         """Read the samples."""
         if self.cwd and self.cwd not in sys.path:
             sys.path.insert(0, self.cwd)  # for module:function
-        return read(self.data, self.reading)
+        samples = read(self.data, self.reading)
+        return correct_samples(samples, self.name, self.labels) if self.labels else samples
 
 
 @dataclass(frozen=True)

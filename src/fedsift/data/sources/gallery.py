@@ -13,7 +13,7 @@ from typing import Any
 from fedsift.data.samples import Pictures
 from fedsift.data.sources.names import first_few
 from fedsift.data.sources.options import ReadOptions
-from fedsift.data.sources.pixels import Encoded, Header, read_header, read_pixels
+from fedsift.data.sources.pixels import Encoded, Header, Size, read_header, read_pixels
 from fedsift.errors import DataError
 
 
@@ -94,11 +94,11 @@ def _pictures(images: Images, headers: Mapping[int, Header], options: ReadOption
     rows, first = tuple(headers), next(iter(headers.values()))
     height, width = options.image_size or first.size
 
-    def pixels(index: int) -> Any:
+    def pixels(index: int, size: Size | None = options.image_size) -> Any:
         row = rows[index]
         where = images.name(row)
         image = encoded(images.at(row), where)
-        return read_pixels(image, where, headers[row], options.image_size)
+        return read_pixels(image, where, headers[row], size)
 
     return Pictures(
         count=len(rows),
@@ -108,4 +108,5 @@ def _pictures(images: Images, headers: Mapping[int, Header], options: ReadOption
         dtype=first.pixel.dtype,
         pixels=pixels,
         about=lambda index: images.about(rows[index]),
+        original=lambda index: pixels(index, None),
     )

@@ -55,7 +55,7 @@ def id_names(values: Any, where: str) -> Names:
             f"{where} has no id in {count} of {len(series)} rows, the first is row "
             f"{int(absent.argmax())}; give each sample an id"
         )
-    names = tuple(_text(value) for value in series)
+    names = tuple(text_of(value) for value in series)
     name, count = Counter(names).most_common(1)[0] if names else ("", 0)
     if count > 1:
         raise DataError(f"{where} has the id {name!r} {count} times; each sample needs its own")
@@ -107,7 +107,7 @@ def _by_class(series: pd.Series, where: str, classes: Names) -> Names:
 
 
 def _plain(series: pd.Series, where: str) -> Names:
-    values = [_text(value) for value in series]
+    values = [text_of(value) for value in series]
     kinds = set(values)
     if {value.lower() for value in kinds} <= {"true", "false"}:
         return tuple(value.lower() for value in values)
@@ -127,7 +127,8 @@ def _whole(text: str, where: str) -> str:
     )
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return one value as text: 3.0 is 3, True is true."""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, float | np.floating) and float(value).is_integer():
