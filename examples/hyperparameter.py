@@ -46,18 +46,16 @@ def main() -> Tensor:
 
     start = torch.full((FEATURES,), -2.0)
     problem = fs.LossPair(inner_loss, outer_loss, start, projection=lambda x: x.clamp(-6, 2))
-    federation = fs.LocalFederation.of(problem, [draw(SAMPLES) for _ in range(CLIENTS)])
     solution = fs.solve(
         problem,
-        federation,
-        estimator=fs.Exact(),
+        [draw(SAMPLES) for _ in range(CLIENTS)],
         validation=draw(200),
         y=torch.zeros(FEATURES),
         x=start,
-        rounds=100,
-        local=fs.LocalSteps(steps=5, lr=0.1, batch_size=0),
-        outer=fs.OuterStep(0.1, "scale-free"),
+        outer_lr=0.1,
+        outer_rule="scale-free",
     )
+    print(solution.history[["round", "outer_loss", "hypergradient_norm", "bytes_up"]].tail(3))
     assert solution.x is not None
     penalties = [round(p, 3) for p in solution.x.exp().tolist()]
     print("penalty on useful features:", penalties[: FEATURES // 2])

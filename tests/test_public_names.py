@@ -5,11 +5,14 @@ import pytest
 import fedsift
 
 NAMES = [
-    *("Constant", "CurvatureSettings", "Exact", "FedsiftError", "FitSettings", "InputError"),
-    "Iterative",
-    *("LocalFederation", "LocalSteps", "LossPair", "NonIterative", "OuterStep", "Result"),
-    *("RunError", "Samples", "Simulation", "Solution", "TensorBatch", "Theorem", "fit", "load"),
-    *("read", "simulate", "solve", "without_batch_norm"),
+    *("AtClients", "ClassWeights", "ClientWeights", "CommFedBiO", "Constant", "CountSketch"),
+    *("CurvatureSettings", "Exact", "FedsiftError", "FitSettings", "GroupL2"),
+    "HyperRepresentation",
+    *("Identity", "InputError", "Iterative", "LabelledBatch", "LocalFederation"),
+    *("LocalSteps", "LossPair", "MinMax", "NonIterative", "OuterStep", "Result"),
+    *("Reweighting", "RunError", "Samples", "Simulation", "Solution", "TensorBatch"),
+    *("Theorem", "TopK", "fit", "load", "read", "simulate", "solve"),
+    *("without_batch_norm",),
 ]
 
 

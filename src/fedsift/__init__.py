@@ -10,14 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedsift.algorithms import LocalSteps, OuterStep
+    from fedsift.algorithms import AtClients, CommFedBiO, LocalSteps, OuterStep
+    from fedsift.compress import CountSketch, Identity, TopK
     from fedsift.data.reading import Samples, read
     from fedsift.errors import FedsiftError, InputError, RunError
-    from fedsift.experiment.api import Solution, fit, solve
+    from fedsift.experiment.api import fit
     from fedsift.experiment.result import Result
     from fedsift.experiment.saving import load
     from fedsift.experiment.settings import FitSettings
     from fedsift.experiment.simulation import Simulation, simulate
+    from fedsift.experiment.solve import Solution, solve
     from fedsift.federation import LocalFederation
     from fedsift.hypergradient import (
         Constant,
@@ -27,28 +29,51 @@ if TYPE_CHECKING:
         NonIterative,
         Theorem,
     )
-    from fedsift.problem import LossPair, TensorBatch, without_batch_norm
+    from fedsift.problem import (
+        ClassWeights,
+        ClientWeights,
+        GroupL2,
+        HyperRepresentation,
+        LabelledBatch,
+        LossPair,
+        MinMax,
+        Reweighting,
+        TensorBatch,
+        without_batch_norm,
+    )
 
 __all__ = [
+    "AtClients",
+    "ClassWeights",
+    "ClientWeights",
+    "CommFedBiO",
     "Constant",
+    "CountSketch",
     "CurvatureSettings",
     "Exact",
     "FedsiftError",
     "FitSettings",
+    "GroupL2",
+    "HyperRepresentation",
+    "Identity",
     "InputError",
     "Iterative",
+    "LabelledBatch",
     "LocalFederation",
     "LocalSteps",
     "LossPair",
+    "MinMax",
     "NonIterative",
     "OuterStep",
     "Result",
+    "Reweighting",
     "RunError",
     "Samples",
     "Simulation",
     "Solution",
     "TensorBatch",
     "Theorem",
+    "TopK",
     "fit",
     "load",
     "read",
@@ -58,9 +83,9 @@ __all__ = [
 ]
 
 _HOMES = (
-    *("errors", "problem", "algorithms", "hypergradient", "federation"),
+    *("errors", "problem", "compress", "algorithms", "hypergradient", "federation"),
     *("data.reading", "experiment.api", "experiment.result", "experiment.saving"),
-    *("experiment.settings", "experiment.simulation"),
+    *("experiment.settings", "experiment.simulation", "experiment.solve"),
 )
 
 

@@ -13,7 +13,6 @@ from sklearn import metrics as sk
 from torch import Tensor, nn
 
 import fedsift as fs
-from conftest import quadratic_case
 from fedsift.errors import ConfigError, DataError, InputError
 from fedsift.randomness import generator
 
@@ -311,34 +310,3 @@ def test_a_result_is_shown_in_five_lines():
     assert chosen.startswith("Result of out-of-fold, which auto chose, after 3 rounds\n")
     assert chosen.count("\n") == 4
     assert repr(fs.fit(federation(), "fedavg", rounds=1)).count("\n") == 2
-
-
-def test_solve_finds_the_solution_of_a_quadratic():
-    case = quadratic_case(clients=3, length=6, outer_length=2, condition=3.0)
-    solution = fs.solve(
-        case.problem,
-        case.federation,
-        estimator=fs.Exact(),
-        validation=None,
-        y=case.point.y,
-        x=case.point.x,
-        rounds=60,
-        local=fs.LocalSteps(steps=1, lr=0.3, batch_size=0),  # one full step: no client drift
-        outer=fs.OuterStep(lr=1.0, rule="gradient"),
-    )
-    x = case.problem.outer_solution(case.mean)
-    torch.testing.assert_close(solution.x, x, rtol=1e-4, atol=1e-4)
-    y = case.problem.inner_solution(case.mean, x)
-    torch.testing.assert_close(solution.y, y, rtol=1e-4, atol=1e-4)
-    assert solution.history["round"].tolist() == list(range(1, 61))
-
-
-def test_solve_needs_a_start_where_x_is_shared(quadratic):
-    with pytest.raises(ConfigError, match="solve needs a start x if x is shared"):
-        fs.solve(
-            quadratic.problem,
-            quadratic.federation,
-            estimator=fs.Exact(),
-            validation=None,
-            y=quadratic.point.y,
-        )

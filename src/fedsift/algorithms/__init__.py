@@ -21,12 +21,13 @@ from fedsift.algorithms.outer_step import OUTER_RULES, OuterStep
 from fedsift.algorithms.posterior import Posterior
 from fedsift.algorithms.preprocess import Preprocess
 from fedsift.algorithms.single_loop import SingleLoop
-from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
+from fedsift.algorithms.state import Algorithm, AtClients, RoundInfo, Server, ServerState
 from fedsift.problem.sgd import LocalSteps
 
 __all__ = [
     "OUTER_RULES",
     "Algorithm",
+    "AtClients",
     "CleanOnly",
     "CleanStep",
     "CleanSteps",

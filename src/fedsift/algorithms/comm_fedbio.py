@@ -18,11 +18,13 @@ from torch import Tensor
 from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_head_start
 from fedsift.algorithms.fedavg import draw_cohort, local_of, train_round
 from fedsift.algorithms.method import Method
+from fedsift.algorithms.outer_gradients import outer_gradients_at
 from fedsift.algorithms.outer_step import (
     Move,
     OuterSchedule,
     OuterStep,
     TotalSamples,
+    hypergradient_size,
     scaled,
     seen_scale,
 )
@@ -31,13 +33,19 @@ from fedsift.hypergradient import Estimate, Estimator, Point
 from fedsift.hypergradient.settings import EstimatorRow
 from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Answers, Cohort, Federation, Request, sample_cohort, scalars_of
-from fedsift.problem import outer_gradients
 from fedsift.problem.sgd import LocalSteps
 
 
 @dataclass(frozen=True)
 class CommFedBiO:
-    """Algorithm 1 with any estimator of the hypergradient."""
+    """Algorithm 1 with any estimator of the hypergradient.
+
+    Attributes:
+        estimator: ``Exact``, ``Iterative`` or ``NonIterative``, or one of your own.
+        local: The local steps on the inner loss.
+        outer: The step of the outer variable.
+        fresh_cohort: Whether other clients are drawn for the estimate and the outer step.
+    """
 
     estimator: Estimator
     local: LocalSteps = LocalSteps()
@@ -52,31 +60,34 @@ class CommFedBiO:
         cohort = draw_cohort(federation, server, k)
         answers, y = train_round(cohort, state, self.local, k)
 
-        # Step 2: the server's own gradient of F at y_k+1.
-        x = state.x if state.x is not None else y.new_zeros(0)
-        gx, gy = outer_gradients(server.problem, x, y, server.validation)
+        # Step 2: the gradients of F at y_k+1.
+        outer = outer_gradients_at(cohort, server, state.x, y, k)
 
         # Step 3: v, with the help of the cohort, or of a new one, as the listings have it.
         if self.fresh_cohort:
             drawn = (server.seed, k, "estimator")
             cohort = sample_cohort(federation, server.cohort, server.min_clients, *drawn)
-        point = Point(y, gy, k, state.x)
+        point = Point(y, outer.gy, k, state.x)
         estimate, solver = self.estimator.estimate(cohort, point, state.solver)
 
         # Step 4: the outer step, at the clients if x is theirs.
         x_next, own = state.x, dict(state.own)
+        metrics: dict[str, float | None] = dict(outer.metrics)
         if estimate.usable:
             move = scaled(self.outer.at_round(server, y, k), state, estimate.v)
-            x_next, stepped = self._outer_step(cohort, server, point, estimate, gx, move)
+            x_next, size, stepped = self._outer_step(
+                cohort, server, point, estimate, outer.gx, move
+            )
             own |= seen_scale(stepped, estimate.v)
-        metrics = {
+            metrics = {**metrics, **size}
+        metrics |= {
             "train_loss": answers.mean_scalar("loss"),
             "residual": estimate.residual,
             "v_norm": float(estimate.v.norm()),
             "solver_step_scale": solver.step_scale,
             **estimate.metrics,
         }
-        events = answers.events + estimate.events
+        events = answers.events + outer.events + estimate.events
         return RoundInfo(metrics, events), ServerState(y, x_next, solver, own)
 
     def _outer_step(
@@ -87,15 +98,16 @@ class CommFedBiO:
         estimate: Estimate,
         gx: Tensor,
         move: Move,
-    ) -> tuple[Tensor | None, Answers]:
+    ) -> tuple[Tensor | None, dict[str, float], Answers]:
         total = TotalSamples(sum(cohort.federation.sizes.values()))
         scalars = {**estimate.direction_scalars, **scalars_of(move, total)}
         request = Request("outer", point.round, estimate.direction_arrays, scalars)
         answers = cohort.ask(request)
         if point.x is None:
-            return None, answers
+            return None, hypergradient_size(answers), answers
         hypergradient = gx - answers.mean("cross")
-        return server.problem.project(point.x - move.change(hypergradient)), answers
+        x = server.problem.project(point.x - move.change(hypergradient))
+        return x, hypergradient_size(answers, hypergradient), answers
 
 
 @dataclass(frozen=True)
@@ -126,5 +138,7 @@ def with_estimator(row: EstimatorRow) -> Method:
         build,
         learns_weights=True,
         weighting=weighting_of,
+        general=True,
+        outer_at_clients=True,
         means_only=row.means_only,
     )

@@ -124,4 +124,5 @@ METHOD = Method(
     learns_weights=True,
     means_only=True,
     weighting=weighting_of,
+    general=True,
 )

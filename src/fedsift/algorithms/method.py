@@ -55,7 +55,8 @@ class Method:
     correctly labelled samples only, so the true labels must be known. ``check`` refuses a model
     that it cannot train. ``means_only``: of the replies it takes N_m-weighted means and nothing
     else, so that secure sums serve it. ``choose``: it does not train, but chooses another row by
-    the problem and the clean inputs.
+    the problem and the clean inputs. ``general``: it solves any bilevel problem, not only that of
+    sample weights; ``outer_at_clients``: also where F is made of the clients' own f_m.
     """
 
     text: str
@@ -67,6 +68,8 @@ class Method:
     means_only: bool = False
     check: Callable[[Problem], object] = accept
     choose: Callable[[Problem, Tensor], Choice] | None = None
+    general: bool = False
+    outer_at_clients: bool = False
 
     def algorithm(self, settings: Settings, context: BuildContext) -> Algorithm:
         """Build it; keys that are "auto" get their numbers before round 0."""

@@ -92,6 +92,18 @@ def seen_scale(answers: Answers, v: Tensor) -> dict[str, Tensor]:
     return {RHO: torch.tensor(rho, dtype=torch.float64)}
 
 
+def hypergradient_size(answers: Answers, shared: Tensor | None = None) -> dict[str, float]:
+    """Return how large the estimate of ∇h was: its norm, or its root mean square if x is private.
+
+    The server knows no more of the latter than what clients say of their parts.
+    """
+    if shared is not None:
+        return {"hypergradient_norm": float(shared.norm())}
+    if any("outer_square" not in reply.scalars for reply in answers.replies):
+        return {}
+    return {"hypergradient_rms": answers.mean_scalar("outer_square") ** 0.5}
+
+
 @dataclass(frozen=True)
 class TotalSamples:
     """N, the number of samples of all clients together."""

@@ -121,4 +121,5 @@ METHOD = Method(
     learns_weights=True,
     means_only=True,
     weighting=weighting_of,
+    general=True,
 )

@@ -33,10 +33,12 @@ from typing import ClassVar
 from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_head_start
 from fedsift.algorithms.fedavg import draw_cohort, local_of, next_y
 from fedsift.algorithms.method import Method
+from fedsift.algorithms.outer_gradients import outer_gradients_at
 from fedsift.algorithms.outer_step import (
     OuterSchedule,
     OuterStep,
     TotalSamples,
+    hypergradient_size,
     scaled,
     seen_scale,
 )
@@ -57,7 +59,6 @@ from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of
 from fedsift.hypergradient.solver_step import after_losses, step_back, update_v
 from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import ByDifference, Federation, Request, Versioned, scalars_of
-from fedsift.problem import outer_gradients
 from fedsift.problem.sgd import LocalSteps
 from fedsift.randomness import derive
 
@@ -78,10 +79,10 @@ class SingleLoop:
         self, federation: Federation, server: Server, state: ServerState, k: int
     ) -> tuple[RoundInfo, ServerState]:
         """Do round k."""
-        # Step 1: the one exchange, at (x_k, y_k, v_k).
+        # Step 1: the one exchange, at (x_k, y_k, v_k); one more where F is the clients'.
         cohort = draw_cohort(federation, server, k)
-        x = state.x if state.x is not None else state.y.new_zeros(0)
-        gx, gy = outer_gradients(server.problem, x, state.y, server.validation)
+        outer = outer_gradients_at(cohort, server, state.x, state.y, k)
+        gx, gy = outer.gx, outer.gy
         v = state.y.new_zeros(len(state.y)) if state.solver.v is None else state.solver.v
         solver = state.solver
         step = self.step * solver.step_scale
@@ -108,10 +109,10 @@ class SingleLoop:
         y = next_y(state, answers, self.local, k)
 
         # Step 3: x, where it is shared; private parts have been stepped by their clients.
-        x_next = None
+        x_next, hypergradient = None, None
         if state.x is not None:
-            change = move.change(gx - answers.mean("cross"))
-            x_next = server.problem.project(state.x - change)
+            hypergradient = gx - answers.mean("cross")
+            x_next = server.problem.project(state.x - move.change(hypergradient))
 
         # Step 4: v.
         update = update_v(
@@ -125,7 +126,7 @@ class SingleLoop:
             guard=self.guard,
             judge=Judge.of(witness, gy),
         )
-        events = answers.events
+        events = outer.events + answers.events
         if update.trouble is None and update.seen.scale == 0.0 and solver.v is not None:
             # v_k had nothing of the solution: begin again with α ∇_y F.
             solver = replace(solver.from_zero(), v=step * gy)
@@ -141,6 +142,8 @@ class SingleLoop:
             "v_norm": float(v.norm()),
             "solver_lr": self.step,
             "solver_step_scale": solver.step_scale,
+            **hypergradient_size(answers, hypergradient),
+            **outer.metrics,
         }
         own = {**state.own, **seen_scale(answers, v)}
         return RoundInfo(metrics, events), ServerState(y, x_next, solver, own)
@@ -187,4 +190,6 @@ METHOD = Method(
     learns_weights=True,
     means_only=True,
     weighting=weighting_of,
+    general=True,
+    outer_at_clients=True,
 )

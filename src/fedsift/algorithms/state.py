@@ -13,9 +13,16 @@ from fedsift.messages import Federation
 from fedsift.problem import Problem
 
 
+class AtClients:
+    """Stands for a validation set that the server does not have: F = Σ_m (N_m / N) f_m."""
+
+
 @dataclass(frozen=True)
 class Server:
-    """The server's fixed part: the problem, its clean validation set, how it draws clients."""
+    """The server's fixed part: the problem, its clean validation set, how it draws clients.
+
+    ``validation`` is ``AtClients()`` where the outer loss is made of the clients' own.
+    """
 
     problem: Problem
     validation: Any

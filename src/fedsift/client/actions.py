@@ -12,6 +12,7 @@ from fedsift.client import baselines, rivals, secure_sum
 from fedsift.client.fedbioacc import fedbioacc
 from fedsift.client.first_order import clean_step, first_order
 from fedsift.client.out_of_fold import fold_step
+from fedsift.client.outer_gradient import outer_gradient
 from fedsift.client.outer_step import outer
 from fedsift.client.posterior import train_posterior
 from fedsift.client.products import measure, product, sketch
@@ -32,6 +33,7 @@ ACTIONS: dict[str, Action] = {
     "sketch": sketch,
     "measure": measure,
     "outer": outer,
+    "outer-gradient": outer_gradient,
     "step": step,
     "first-order": first_order,
     "clean-step": clean_step,

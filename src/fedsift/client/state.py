@@ -17,12 +17,16 @@ from fedsift.problem.sgd import Trained
 
 @dataclass(frozen=True)
 class Client:
-    """The fixed part of a client: its number, its samples, the problem."""
+    """The fixed part of a client: its number, its samples, the problem.
+
+    ``validation`` are its samples of f_m, where F is the clients' (F = Σ_m N_m f_m / N).
+    """
 
     id: ClientId
     problem: Problem
     batch: Any
     seed: int = 0
+    validation: Any = None
 
 
 @dataclass(frozen=True)

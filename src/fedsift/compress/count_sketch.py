@@ -47,6 +47,13 @@ class CountSketch:
     must be alpha L <= O(k / d), L being the largest curvature. A dense product with alpha L = 1
     diverges, even at rate 1; with heavy hitters, as Theorem 1 assumes, larger steps do. Where there
     are none, read the sketch by `mean` (``sketch_tracking.py``).
+
+    Attributes:
+        length: d.
+        rows: How many counters see every coordinate.
+        columns: Counters per row.
+        seed: Of the hashes.
+        heavy: k; 0: by the columns.
     """
 
     length: int

@@ -13,7 +13,11 @@ from fedsift.keys import BuildContext, Settings
 
 @dataclass(frozen=True)
 class Identity:
-    """Send the vector as it is."""
+    """Send the vector as it is.
+
+    Attributes:
+        length: d.
+    """
 
     length: int
 

@@ -49,7 +49,13 @@ def _kth_largest(x: Tensor, k: int) -> float:
 
 @dataclass(frozen=True)
 class TopK:
-    """Keep the k largest of d numbers, each in 16 or 8 `bits`; 0: as they are."""
+    """Keep the numbers of largest magnitude.
+
+    Attributes:
+        length: d.
+        k: How many are kept.
+        bits: Of each number that is sent, 16 or 8; 0: as they are.
+    """
 
     length: int
     k: int

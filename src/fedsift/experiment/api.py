@@ -1,29 +1,21 @@
-"""The Python interface: ``fit`` a method to what ``simulate`` made, ``solve`` any problem."""
+"""``fit``: train with a method on what ``simulate`` made."""
 
 from __future__ import annotations
 
 import inspect
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack, get_type_hints
 
-import pandas as pd
-from torch import Tensor
-
-from fedsift.algorithms import CommFedBiO, LocalSteps, OuterStep, RoundInfo, Server, ServerState
 from fedsift.errors import ConfigError
 from fedsift.experiment.common_keys import (
-    MODEL_RATE,
     NOT_SETTINGS,
     OWN,
     OWN_MODEL,
-    UPDATE_RATE,
     RunKeys,
 )
 from fedsift.experiment.config import Config, all_keys, from_mapping
-from fedsift.experiment.loop import compressed_round
 from fedsift.experiment.progress import shown_progress
 from fedsift.experiment.result import Result
 from fedsift.experiment.run import execute, train
@@ -31,11 +23,6 @@ from fedsift.experiment.saving import keep_all, result_of
 from fedsift.experiment.settings import FitSettings
 from fedsift.experiment.setup import Setup, from_data
 from fedsift.experiment.simulation import Simulation
-from fedsift.federation import Rates
-from fedsift.hypergradient import Estimator
-from fedsift.memory import aligned
-from fedsift.messages import Federation
-from fedsift.problem import Problem
 
 LOG = logging.getLogger("fedsift")
 
@@ -148,107 +135,3 @@ def _with_keys(signature: inspect.Signature) -> inspect.Signature:
 
 
 vars(fit)["__signature__"] = _with_keys(inspect.signature(fit))
-
-
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """What ``solve`` returns.
-
-    Attributes:
-        x: The outer variable; None where it is private to the clients.
-        y: The inner variable.
-        v: The solution of (∇²_yy G) v = ∇_y F that the estimator had last; None before the first.
-        history: A row per round.
-    """
-
-    x: Tensor | None
-    y: Tensor
-    v: Tensor | None
-    history: pd.DataFrame
-
-
-def solve(
-    problem: Problem,
-    federation: Federation,
-    *,
-    estimator: Estimator,
-    validation: Any,
-    y: Tensor,
-    x: Tensor | None = None,
-    rounds: int = 100,
-    local: LocalSteps = LocalSteps(),
-    outer: OuterStep = OuterStep(rule="gradient"),
-    cohort: int = 0,
-    min_clients: int = 1,
-    seed: int = 0,
-    update_rate: float = UPDATE_RATE,
-    model_rate: float = MODEL_RATE,
-    observe: Callable[[RoundInfo, ServerState], None] | None = None,
-) -> Solution:
-    """Solve any federated bilevel problem by Algorithm 1 of Comm-FedBiO.
-
-        min_x F(x, y_x)   with   y_x = argmin_y G(x, y),   G = Σ_m N_m / N g_m
-
-    Args:
-        problem: The two losses, for example a ``LossPair``.
-        federation: The clients' batches: ``LocalFederation.of(problem, batches)``.
-        estimator: How the hypergradient is found: ``Exact``, ``Iterative`` or ``NonIterative``.
-        validation: What ``outer_loss`` gets as its batch.
-        y: Where the inner variable starts.
-        x: Where the outer variable starts; None where it is private to the clients.
-        rounds: The number of rounds K.
-        local: The local steps on the inner loss.
-        outer: The step of the outer variable.
-        cohort: How many clients are drawn per round; 0: all.
-        min_clients: Stop if fewer clients reply.
-        seed: The seed of everything random.
-        update_rate: Numbers of an update per number that is sent up; 1: all are sent.
-        model_rate: Numbers of y, v and x per number that is sent down; 1: all are sent.
-        observe: Called after every round with its figures and the server's state.
-
-    Returns:
-        The last x, y and v, and a row per round.
-
-    Raises:
-        ConfigError: A start x is missing where x is shared, or given where it is private.
-
-    Example:
-        A penalty x whose best value is known. The clients' targets are 2, so y_x = 2 / (1 + e^x);
-        the server's targets are 1, so F is least at e^x = 1, where x = 0.
-
-        >>> import torch, fedsift as fs
-        >>> inner = lambda x, y, batch: (
-        ...     0.5 * (y - batch.tensors[0].mean(0)).square().sum()
-        ...     + 0.5 * (x.exp() * y.square()).sum()
-        ... )
-        >>> outer = lambda x, y, batch: 0.5 * (y - batch.tensors[0].mean(0)).square().sum()
-        >>> data = [fs.TensorBatch((torch.full((5, 1), 2.0),)) for _ in range(3)]
-        >>> problem = fs.LossPair(inner, outer, start=torch.tensor([1.0]))
-        >>> solution = fs.solve(
-        ...     problem,
-        ...     fs.LocalFederation.of(problem, data),
-        ...     estimator=fs.Exact(),
-        ...     validation=fs.TensorBatch((torch.full((5, 1), 1.0),)),
-        ...     y=torch.zeros(1),
-        ...     x=torch.tensor([1.0]),
-        ...     rounds=200,
-        ...     local=fs.LocalSteps(steps=5, lr=0.2, batch_size=0),
-        ...     outer=fs.OuterStep(lr=0.5, rule="gradient"),
-        ... )
-        >>> torch.allclose(solution.x, torch.zeros(1), atol=0.01)
-        True
-    """
-    if (x is None) != problem.x_is_private:
-        raise ConfigError(
-            "solve needs a start x if x is shared, and no x if it is private; add or remove x"
-        )
-    server = Server(problem, validation, cohort, min_clients, seed)
-    algorithm = CommFedBiO(estimator, local, outer)
-    state = ServerState(aligned(y), None if x is None else aligned(x))
-    records, rates = [], Rates(update_rate, model_rate)
-    for k in range(rounds):
-        info, state = compressed_round(algorithm, federation, rates, server, state, k)
-        records.append({"round": k + 1, **info.metrics, "events": list(info.events)})
-        if observe is not None:
-            observe(info, state)
-    return Solution(state.x, state.y, state.solver.v, pd.DataFrame(records))

@@ -14,7 +14,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -22,7 +22,6 @@ from torch import Tensor
 
 from fedsift.algorithms import ServerState
 from fedsift.errors import InputError
-from fedsift.experiment.config import Config
 from fedsift.files import write_atomically
 from fedsift.hypergradient import SolverState
 from fedsift.memory import aligned
@@ -30,6 +29,14 @@ from fedsift.messages import Snapshot, Traffic
 
 KEEP = 2
 MAY_CHANGE = ("rounds", "device", "eval_every", "checkpoint_every")  # how long and where
+
+
+class Valued(Protocol):
+    """A configuration, as far as a checkpoint cares."""
+
+    def values(self) -> dict[str, Any]:
+        """Return all values by the name of their key."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Checkpoint:
     seconds: float = 0.0
 
 
-def save(folder: Path, config: Config, point: Checkpoint) -> Path:
+def save(folder: Path, config: Valued, point: Checkpoint) -> Path:
     """Write ``round-<n>.safetensors`` and drop all but the newest files."""
     solver = vars(point.state.solver)
     values = {"server/y": point.state.y, "server/x": point.state.x}
@@ -73,19 +80,19 @@ def save(folder: Path, config: Config, point: Checkpoint) -> Path:
     return path
 
 
-def load_latest(folder: Path, config: Config, device: Any = "cpu") -> Checkpoint | None:
+def load_latest(folder: Path, config: Valued, device: Any = "cpu") -> Checkpoint | None:
     """Return the newest checkpoint; None if there is none."""
     paths = sorted(folder.glob("round-*.safetensors"))
     return _load(paths[-1], config, device) if paths else None
 
 
-def fingerprint(config: Config) -> str:
+def fingerprint(config: Valued) -> str:
     """Hash what a resumed run must share with the run it continues."""
     kept = {name: v for name, v in config.values().items() if name not in MAY_CHANGE}
     return hashlib.sha256(json.dumps(kept).encode()).hexdigest()
 
 
-def _load(path: Path, config: Config, device: Any) -> Checkpoint:
+def _load(path: Path, config: Valued, device: Any) -> Checkpoint:
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
             meta = json.loads((file.metadata() or {})["fedsift"])

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from safetensors.torch import save_file
 from torch import Tensor
@@ -37,6 +37,14 @@ from fedsift.experiment.config import Config
 from fedsift.files import hold, write_atomically, write_text
 
 LOCK = "run.lock"
+
+
+class Written(Protocol):
+    """A configuration, as far as a folder cares."""
+
+    def to_toml(self) -> str:
+        """Return it as TOML."""
+        ...
 
 
 class RunFolder:
@@ -76,7 +84,7 @@ class RunFolder:
                 if path.is_dir() and not any(path.iterdir()):
                     path.rmdir()
 
-    def open(self, config: Config, choice: Choice | None = None) -> None:
+    def open(self, config: Written, choice: Choice | None = None) -> None:
         """Write the configuration; until the summary is written the run is unfinished."""
         try:
             self.chosen.unlink(missing_ok=True)

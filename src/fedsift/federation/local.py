@@ -66,18 +66,33 @@ class LocalFederation:
         return self._traffic
 
     @classmethod
-    def of(cls, problem: Problem, batches: Sequence[Any], seed: int = 0) -> LocalFederation:
+    def of(
+        cls,
+        problem: Problem,
+        batches: Sequence[Any],
+        seed: int = 0,
+        *,
+        validations: Sequence[Any] | None = None,
+    ) -> LocalFederation:
         """Make a client of every batch, numbered from 0.
 
         Args:
             problem: The losses of all clients.
             batches: What ``inner_loss`` gets as its batch, one per client.
             seed: The seed of the clients' random draws.
+            validations: The clients' own batches of the outer loss, where F is theirs.
 
         Returns:
             The federation.
         """
-        return cls(Client(m, problem, batch, seed) for m, batch in enumerate(batches))
+        held = [None] * len(batches) if validations is None else validations
+        if len(held) != len(batches):
+            raise InputError(
+                f"there are {len(batches)} clients but validation samples of {len(held)}; give one "
+                "batch of them per client"
+            )
+        pairs = zip(batches, held, strict=True)
+        return cls(Client(m, problem, batch, seed, own) for m, (batch, own) in enumerate(pairs))
 
     def state(self, client: ClientId) -> ClientState:
         """Return a client's state: the site's own view, not the server's."""

@@ -28,12 +28,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fedsift.compress import COMPRESSORS, Feedback, FeedbackKeys, chosen_feedback
+from fedsift.compress import (
+    COMPRESSORS,
+    Compressor,
+    Feedback,
+    FeedbackKeys,
+    chosen_feedback,
+    feedback_for,
+)
 from fedsift.hypergradient.estimate import CurvatureSettings, Estimate, Point, SolverState
 from fedsift.hypergradient.products import (
     Compression,
@@ -138,6 +145,11 @@ class Iterative:
     check_residual: bool = False
     guard: Guard = Guard()
     seed: int = 0
+
+    @classmethod
+    def of(cls, compressor: Compressor, form: str = "listing", **rest: Any) -> Iterative:
+        """Make it of a compressor and a form of error feedback: listing, gradient or ef21."""
+        return cls(feedback_for(compressor, form), **rest)
 
     def estimate(
         self, cohort: Cohort, point: Point, state: SolverState

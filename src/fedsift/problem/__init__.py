@@ -17,19 +17,28 @@ networks         the networks of the experiments
 reweighting      noisy labels, the paper's problem; bootstrap: our addition to its loss
 mixture          two groups of points, by EM; intrinsic_dimension: of a cloud of points
 quadratic        closed-form solutions, for tests
-loss_pair        a user's own two losses
+loss_pair        a user's own two losses; trees: x and y that are no vectors
+class_weights    a weight per class or per client
+group_l2         a learned L2 coefficient per group of parameters
+hyper_representation   x a network's body, y its head
+min_max          min over x, max over y
 """
 
 from fedsift.problem.batch_norm import without_batch_norm
 from fedsift.problem.batches import LabelledBatch, StoredBatch, batch_of
+from fedsift.problem.class_weights import ClassWeights, ClientWeights
 from fedsift.problem.derivatives import (
     cross_product,
     hessian_product,
     inner_gradient,
     outer_gradients,
+    outer_loss_and_gradients,
 )
 from fedsift.problem.flat_model import FlatModel
+from fedsift.problem.group_l2 import GroupL2
+from fedsift.problem.hyper_representation import HyperRepresentation
 from fedsift.problem.loss_pair import LossPair, TensorBatch
+from fedsift.problem.min_max import MinMax
 from fedsift.problem.protocol import Batch, Composite, Problem, SampleWeighting, chunks
 from fedsift.problem.quadratic import Quadratic, QuadraticClient, mean_client, random_quadratic
 from fedsift.problem.reweighting import Reweighting
@@ -38,11 +47,16 @@ from fedsift.problem.trial import bind
 
 __all__ = [
     "Batch",
+    "ClassWeights",
+    "ClientWeights",
     "Composite",
     "FlatModel",
+    "GroupL2",
+    "HyperRepresentation",
     "LabelledBatch",
     "LocalSteps",
     "LossPair",
+    "MinMax",
     "Problem",
     "Quadratic",
     "QuadraticClient",
@@ -58,6 +72,7 @@ __all__ = [
     "inner_gradient",
     "mean_client",
     "outer_gradients",
+    "outer_loss_and_gradients",
     "random_quadratic",
     "without_batch_norm",
 ]

@@ -21,9 +21,13 @@ from fedsift.problem.inputs import Inputs, StoredInputs, take
 
 @dataclass(frozen=True)
 class LabelledBatch:
-    """Inputs and labels; ``positions`` are the entries of x that weigh the samples.
+    """Inputs and labels; ``LabelledBatch.of(inputs, labels)`` makes one.
 
-    ``scale`` is the weight of each sample in a mean over samples; None: all equal.
+    Attributes:
+        inputs: One row per sample.
+        labels: Class numbers.
+        positions: The entries of x that weigh the samples.
+        scale: The weight of each sample in a mean over samples; None: all equal.
     """
 
     inputs: Tensor

@@ -28,10 +28,17 @@ def inner_gradient(problem: Problem, x: Tensor, y: Tensor, batch: Any) -> Tensor
 
 def outer_gradients(problem: Problem, x: Tensor, y: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
     """Return (∇_x F, ∇_y F) at (x, y), by ordinary autograd: any module has that."""
+    return outer_loss_and_gradients(problem, x, y, batch)[1:]
+
+
+def outer_loss_and_gradients(
+    problem: Problem, x: Tensor, y: Tensor, batch: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return (F, ∇_x F, ∇_y F) at (x, y)."""
     x, y = (value.detach().requires_grad_(True) for value in (x, y))
     loss = problem.outer_loss(x, y, batch)
     gx, gy = torch.autograd.grad(loss, (x, y), allow_unused=True, materialize_grads=True)
-    return gx, gy
+    return loss.detach(), gx, gy
 
 
 def hessian_product(problem: Problem, x: Tensor, y: Tensor, batch: Any, v: Tensor) -> Tensor:

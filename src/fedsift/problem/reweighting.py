@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedsift.problem.batches import LabelledBatch
@@ -28,13 +28,26 @@ from fedsift.problem.stacked_model import stacked_model
 
 @dataclass(frozen=True)
 class Reweighting:
-    """Per-sample cross-entropy of any classifier, weighted by x."""
+    """Per-sample cross-entropy of any classifier, weighted by x.
+
+    Attributes:
+        model: The classifier; ``Reweighting.of(module)`` makes it of a module.
+        l2: Coefficient of ½‖y‖².
+        initial_weight: The weight of every sample at the start.
+        bootstrap: κ, the share of a lost weight that goes to the predicted class.
+        x_is_private: True: every client holds its samples' weights.
+    """
 
     model: FlatModel
     l2: float = 1e-3
     initial_weight: float = 1.0
     bootstrap: float = 0.0
     x_is_private: bool = True
+
+    @classmethod
+    def of(cls, module: nn.Module, l2: float = 1e-3) -> Reweighting:
+        """Make the problem of a classifier, as in the paper."""
+        return cls(FlatModel(module), l2)
 
     @property
     def modes(self) -> RunModes:

@@ -1,0 +1,349 @@
+"""``solve``: any federated bilevel problem.
+
+    min_x F(x, y_x)   subject to   y_x = argmin_y Σ_m (N_m / N) g_m(x, y)
+
+| F                       | give          | who has the samples of F |
+|-------------------------|---------------|--------------------------|
+| F(x, y)                 | `validation`  | the server               |
+| Σ_m (N_m / N) f_m(x, y) | `validations` | every client its own     |
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedsift.algorithms import Algorithm, Server, ServerState
+from fedsift.algorithms.state import AtClients
+from fedsift.errors import ConfigError, InputError
+from fedsift.experiment import checkpoint
+from fedsift.experiment.checkpoint import Checkpoint
+from fedsift.experiment.common_keys import MODEL_RATE, UPDATE_RATE
+from fedsift.experiment.config import read_toml
+from fedsift.experiment.loop import compressed_round
+from fedsift.experiment.progress import shown_progress
+from fedsift.experiment.run import Observer, versions
+from fedsift.experiment.run_folder import RunFolder
+from fedsift.experiment.solve_config import SolveConfig, digest, general_method, largest_eigenvalue
+from fedsift.federation import LocalFederation, Rates
+from fedsift.keys import BuildContext
+from fedsift.messages import Federation
+from fedsift.problem import Problem
+from fedsift.problem.trees import Layout, OfTrees, Tree, flat
+
+SIZES = ("hypergradient_norm", "hypergradient_rms")
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What ``solve`` returns.
+
+    Attributes:
+        x: The outer variable; None where it is private to the clients.
+        y: The inner variable.
+        v: The solution of (∇²_yy G) v = ∇_y F that the method had last; None where it has none.
+        history: A row per round: `outer_loss` (F), `hypergradient_norm` (`hypergradient_rms` for a
+            private x), `residual` of v, bytes, exchanges, seconds, events.
+        stopped: Why it ended, in words.
+    """
+
+    x: Tree | None
+    y: Tree
+    v: Tensor | None
+    history: pd.DataFrame
+    stopped: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """All that the loop needs."""
+
+    config: SolveConfig
+    algorithm: Algorithm
+    federation: Federation
+    server: Server
+    start: ServerState
+    rates: Rates
+    rounds: int
+    tolerance: float
+    patience: int
+
+
+def solve(
+    problem: Problem,
+    clients: Federation | Sequence[Any],
+    *,
+    y: Tree,
+    x: Tree | None = None,
+    validation: Any = None,
+    validations: Sequence[Any] | None = None,
+    method: str | Algorithm = "single-loop",
+    rounds: int = 100,
+    cohort: int = 0,
+    min_clients: int = 1,
+    seed: int = 0,
+    tolerance: float = 0.0,
+    patience: int = 5,
+    update_rate: float = UPDATE_RATE,
+    model_rate: float = MODEL_RATE,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    observe: Observer = lambda _: None,
+    **settings: Any,
+) -> Solution:
+    """Solve a federated bilevel problem.
+
+    Args:
+        problem: Two losses, such as ``fs.LossPair(inner_loss, outer_loss)``, or a problem of
+            ``fedsift.problem``.
+        clients: One batch per client, or a federation.
+        y: Where the inner variable starts: a tensor, a module, or dicts and lists of tensors. The
+            losses get what is given here, with a module as the dict of its parameters.
+        x: Where the outer variable starts; None where it is private to the clients.
+        validation: What ``outer_loss`` gets as its batch, at the server; ``fs.AtClients()`` where
+            the clients of a federation have their own.
+        validations: Instead, one such batch per client: F is then the mean of the clients' own.
+        method: A name (``single-loop``, ``first-order``, ``iter-topk``, ...), or an algorithm, such
+            as ``fs.CommFedBiO(fs.Exact(), fs.LocalSteps(), fs.OuterStep())``.
+        rounds: How many at most.
+        cohort: Clients that are drawn per round; 0: all.
+        min_clients: Stop with an error if fewer reply.
+        seed: Of everything that is drawn.
+        tolerance: Stop when the hypergradient is no larger than this ...
+        patience: ... in this many rounds in a row.
+        update_rate: Compresses updates of y up; 1: not at all.
+        model_rate: Compresses y, v and x down; 1: not at all.
+        out: A folder for rounds, checkpoints and the solution.
+        resume: Go on with the run in that folder.
+        progress: Show a bar; None: where standard error is a terminal.
+        observe: Called with the record of every round.
+        settings: Keys of the method, such as ``inner_lr=0.1``; ``fedsift run --keys METHOD``
+            prints them. Without ``inner_lr`` it is 1/L, by 10 exchanges before the first round.
+
+    Returns:
+        The solution, its history, and why it stopped.
+
+    Raises:
+        ConfigError: A start x is missing where x is shared, or given where it is private; a method
+            or a setting is unknown.
+        InputError: The folder holds another run, or none to resume.
+
+    Example:
+        A penalty x whose best value is known. The clients' targets are 2, so y_x = 2 / (1 + e^x);
+        the server's targets are 1, so F is least at e^x = 1, where x = 0.
+
+        >>> import torch, fedsift as fs
+        >>> def error(y, batch):
+        ...     return 0.5 * (y - batch.tensors[0]).square().mean()
+        >>> def inner(x, y, batch):
+        ...     return error(y, batch) + 0.5 * (x.exp() * y.square()).sum()
+        >>> clients = [fs.TensorBatch((torch.full((5, 1), 2.0),)) for _ in range(3)]
+        >>> start = torch.tensor([1.0])
+        >>> solution = fs.solve(
+        ...     fs.LossPair(inner, lambda x, y, batch: error(y, batch), start),
+        ...     clients,
+        ...     validation=fs.TensorBatch((torch.full((5, 1), 1.0),)),
+        ...     y=torch.zeros(1),
+        ...     x=start,
+        ...     outer_lr=0.5,
+        ... )
+        >>> torch.allclose(solution.x, torch.zeros(1), atol=0.01)
+        True
+    """
+    if (x is None) != problem.x_is_private:
+        raise ConfigError(
+            "solve needs a start x if x is shared, and no x if it is private; add or remove x"
+        )
+    if resume and out is None:
+        raise ConfigError("resume needs the folder of the run; give it as out")
+    (y0, y_layout), (x0, x_layout) = flat(y, "y"), (None, None) if x is None else flat(x, "x")
+    if not (y_layout.is_flat and (x_layout is None or x_layout.is_flat)):
+        problem = OfTrees(problem, x_layout, y_layout)
+    federation = _federation(problem, clients, seed, validations)
+    held = validation if validations is None else AtClients()
+    if validations is not None and isinstance(method, str):
+        _check_outer(method, validation)
+    common = {
+        "rounds": rounds,
+        "seed": seed,
+        "cohort": cohort,
+        "min_clients": min_clients,
+        "update_rate": update_rate,
+        "model_rate": model_rate,
+        "start": digest(y0, x0),
+        "samples": list(federation.sizes.values()),
+    }
+    config = SolveConfig.of(method, settings, common)
+    server = Server(problem, held, cohort, min_clients, seed)
+    start = ServerState(y0, x0)
+    folder = None if out is None else RunFolder(Path(out))
+    if folder is not None and resume:
+        folder.check_run()
+        config = _found_before(config, folder)
+    elif "inner_lr" in config.found:
+        config = config.with_steps(1.0 / largest_eigenvalue(federation, server, start))
+    elif config.found:
+        config = config.with_steps(config.settings.values()["inner_lr"])
+    context = BuildContext(len(y0), seed, cohort)
+    algorithm = config.build(context) if isinstance(method, str) else method
+    task = _Task(
+        *(config, algorithm, federation, server, start, Rates(update_rate, model_rate)),
+        *(rounds, tolerance, patience),
+    )
+    with shown_progress(config.method, rounds, progress) as (shown, _):
+
+        def tell(record: dict[str, Any]) -> None:
+            shown(record)
+            observe(record)
+
+        state, records, stopped = _run(task, folder, resume, tell)
+    found_x = None if state.x is None else _tree(x_layout, state.x)
+    history = pd.DataFrame(records)
+    return Solution(found_x, _tree(y_layout, state.y), state.solver.v, history, stopped)
+
+
+def _federation(
+    problem: Problem,
+    clients: Federation | Sequence[Any],
+    seed: int,
+    validations: Sequence[Any] | None,
+) -> Federation:
+    if isinstance(clients, Sequence):
+        return LocalFederation.of(problem, clients, seed, validations=validations)
+    if validations is not None:
+        raise ConfigError(
+            "solve got a federation and validations; give the clients' batches instead of the "
+            "federation, or the validations to its clients"
+        )
+    return clients
+
+
+def _check_outer(method: str, validation: Any) -> None:
+    if validation is not None:
+        raise ConfigError("solve got validation and validations; give one of them")
+    if not general_method(method).outer_at_clients:
+        raise ConfigError(
+            f"{method} takes steps on F at the server and cannot use validations of the clients; "
+            "use single-loop, or give the server a validation set"
+        )
+
+
+def _tree(layout: Layout | None, vector: Tensor) -> Tree:
+    return vector if layout is None else layout.tree(vector)
+
+
+def _found_before(config: SolveConfig, folder: RunFolder) -> SolveConfig:
+    """Return the configuration with the steps that the run was started with."""
+    before = read_toml(folder.config)
+    config = config.with_steps(float(before["inner_lr"])) if config.found else config
+    for name, value in config.values().items():
+        was = before.get(name)
+        if was != value and name != "rounds":
+            raise InputError(
+                f"{folder.path} was solved with {name} = {was!r}, not {value!r}, and cannot be "
+                "resumed with it; choose another folder"
+            )
+    return config
+
+
+def _run(
+    task: _Task, folder: RunFolder | None, resume: bool, tell: Observer
+) -> tuple[ServerState, list[dict[str, Any]], str]:
+    if folder is None:
+        return _loop(task, Checkpoint(0, task.start), [], tell, lambda _record, _point: None)
+    with folder.held():
+        point = None
+        if resume:
+            point = checkpoint.load_latest(folder.checkpoints, task.config, task.start.y.device)
+        else:
+            folder.check_free()
+        folder.open(task.config)
+        point = point or Checkpoint(0, task.start)
+        task.federation.restore(point.snapshot)
+        records = folder.keep_rounds(point.next_round)
+
+        def keep(record: dict[str, Any], done: Checkpoint) -> None:
+            folder.append(record)
+            checkpoint.save(folder.checkpoints, task.config, done)
+
+        state, records, stopped = _loop(task, point, records, tell, keep)
+        tensors = {"x": state.x, "y": state.y, "v": state.solver.v}
+        last = records[-1] if records else {}
+        summary = {**last, "method": task.config.method, "stopped": stopped, "versions": versions()}
+        kept = {name: value for name, value in tensors.items() if value is not None}
+        folder.write_results(kept, [], summary)
+    return state, records, stopped
+
+
+def _loop(
+    task: _Task,
+    point: Checkpoint,
+    records: list[dict[str, Any]],
+    tell: Observer,
+    keep: Callable[[dict[str, Any], Checkpoint], None],
+) -> tuple[ServerState, list[dict[str, Any]], str]:
+    """Do rounds until one of the reasons to stop; ``keep`` gets every record and its state."""
+    state = point.state
+    for record in records:
+        tell(record)
+    stopped = _stopped(task, records)
+    for record, reached in _rounds(task, state, len(records)) if stopped is None else ():
+        state = reached
+        records.append(record)
+        now = Checkpoint(len(records), state, task.federation.snapshot())
+        keep(record, now)
+        tell(record)
+        stopped = _stopped(task, records)
+        if stopped is not None:
+            break
+    return state, records, stopped or f"all {task.rounds} rounds were done"
+
+
+def _rounds(
+    task: _Task, state: ServerState, first: int
+) -> Iterator[tuple[dict[str, Any], ServerState]]:
+    for k in range(first, task.rounds):
+        before, start = task.federation.traffic, time.perf_counter()
+        info, state = compressed_round(
+            task.algorithm, task.federation, task.rates, task.server, state, k
+        )
+        seconds, traffic = time.perf_counter() - start, task.federation.traffic - before
+        record: dict[str, Any] = {"round": k + 1, **_outer_loss(task.server, state)}
+        record |= {
+            **info.metrics,
+            **vars(traffic),
+            "seconds": round(seconds, 4),
+            "events": list(info.events),
+        }
+        yield record, state
+
+
+@torch.no_grad()
+def _outer_loss(server: Server, state: ServerState) -> dict[str, float]:
+    """Return F after the round; where it is the clients', the round itself reports it."""
+    if isinstance(server.validation, AtClients):
+        return {}
+    x = state.y.new_zeros(0) if state.x is None else state.x
+    return {"outer_loss": float(server.problem.outer_loss(x, state.y, server.validation))}
+
+
+def _stopped(task: _Task, records: list[dict[str, Any]]) -> str | None:
+    """Return why to stop now, if there is a reason."""
+    if not task.tolerance or len(records) < task.patience:
+        return None
+    last = records[-task.patience :]
+    sizes = [next((r[name] for name in SIZES if name in r), None) for r in last]
+    if any(size is None or size > task.tolerance for size in sizes):
+        return None
+    return (
+        f"the hypergradient was at most {task.tolerance:g} in {task.patience} rounds, up to round "
+        f"{len(records)}"
+    )
