@@ -34,13 +34,10 @@ def test_it_finds_the_outer_solution_of_a_quadratic_federation(estimator, tolera
     found = solve(
         problem,
         case.federation,
-        estimator=estimator,
-        validation=None,
         y=torch.zeros(10).double(),
         x=problem.initial_x(None),
+        method=CommFedBiO(estimator, FULL, OuterStep(0.5, "gradient")),
         rounds=200,
-        local=FULL,
-        outer=OuterStep(0.5, "gradient"),
     )
     # One client: local steps have no drift, so the fixed point is the exact solution.
     x = problem.outer_solution(case.mean)
