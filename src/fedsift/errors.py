@@ -4,6 +4,7 @@
     ├── InputError          what the user gave is wrong: a file, a key, a shape (exit code 2)
     │   ├── ConfigError     a key of the configuration
     │   ├── DataError       a dataset, a label, a sample
+    │   ├── Refused         a request that the site's policy does not allow
     │   └── WireError       bytes that are not a fedsift payload
     └── RunError            the run itself failed (exit code 1)
         ├── Diverged        the model is no longer finite
@@ -30,6 +31,10 @@ class ConfigError(InputError):
 
 class DataError(InputError):
     """A dataset, a label or a sample is not usable."""
+
+
+class Refused(InputError):  # noqa: N818 - reads as a fact
+    """The policy of a site does not allow what it was asked."""
 
 
 class WireError(InputError):

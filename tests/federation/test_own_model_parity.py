@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fedsift.client.policy import OPEN
 from fedsift.data import ClientData, FederatedData
 from fedsift.data.samples import Arrays, Samples
 from fedsift.experiment.loop import rounds
@@ -15,8 +16,9 @@ from fedsift.experiment.setup import from_data
 from fedsift.federation import LocalFederation, RemoteFederation
 from fedsift.federation.remote import RawReply, Timeouts
 from fedsift.randomness import generator
-from fedsift.site.host import Host, SiteData
+from fedsift.site.host import Host
 from fedsift.site.result import Origin
+from fedsift.site.run import SiteData
 from tiny import tiny_config
 from zoo import CLASSES, ZOO
 
@@ -59,7 +61,7 @@ def test_remote_is_local(tmp_path, monkeypatch, name, method):
     monkeypatch.setitem(sys.modules, "own_model", SimpleNamespace(make=kind.model))
     sites = [samples(*pair) for pair in pairs]
     origin = Origin(model="own_model:make")
-    hosts = [Host(SiteData(m, sites[m], tmp_path / str(m), origin)) for m in range(2)]
+    hosts = [Host(SiteData(m, sites[m], tmp_path / str(m), origin, policy=OPEN)) for m in range(2)]
     federation = RemoteFederation(Sites(hosts), "run", Timeouts(reply=0.1, connect=0.1, poll=0.05))
     own = OwnServer(sites[2], None, {"model": "own_model:make"})
     there = execute_remotely(config, tmp_path / "out", federation, own=own)

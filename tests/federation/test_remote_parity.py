@@ -13,6 +13,7 @@ from pandas.testing import assert_frame_equal
 from safetensors.torch import load_file
 
 from fedsift.client import update
+from fedsift.client.policy import OPEN
 from fedsift.errors import InputError, TooFewClients
 from fedsift.experiment.auditing import open_audit
 from fedsift.experiment.run import execute
@@ -21,8 +22,9 @@ from fedsift.experiment.setup import from_config, load_data
 from fedsift.federation import RemoteFederation, compressed
 from fedsift.federation.encoding import REQUEST_ID, RequestId
 from fedsift.federation.remote import RawReply, Timeouts
-from fedsift.site.host import Host, SiteData
+from fedsift.site.host import Host
 from fedsift.site.result import Origin
+from fedsift.site.run import SiteData
 from tiny import tiny_config
 
 
@@ -43,7 +45,7 @@ def tiny(method="single-loop", **changes):
 class Sites:
     """Transport to hosts in this process; every request comes twice, and sites can crash."""
 
-    def __init__(self, config, folder, sharing=()):
+    def __init__(self, config, folder, sharing=(), policy=OPEN):
         clients = load_data(config).clients
         folder.mkdir()
         self.site_data = []
@@ -51,7 +53,7 @@ class Sites:
             origin = Origin(str(m), str(folder / f"{m}.npz"))
             np.savez(origin.data, inputs=client.inputs.numpy(), labels=client.labels.numpy())
             place = folder / str(m), origin, m in sharing
-            self.site_data.append(SiteData(m, origin.samples(), *place))
+            self.site_data.append(SiteData(m, origin.samples(), *place, policy))
         self.hosts = [Host(h) for h in self.site_data]
         self.sent = {}
         self.silent = lambda node, request_id: False

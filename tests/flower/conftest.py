@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedsift.client.policy import FILE, OPEN
 from fedsift.experiment.config import Config
 from fedsift.experiment.run import execute
 from fedsift.experiment.setup import Setup, from_config, load_data
@@ -39,6 +40,9 @@ def write_sites():
         for m, client in enumerate(load_data(config).clients):
             paths.append(str(folder / f"{m}.npz"))
             np.savez(paths[-1], inputs=client.inputs.numpy(), labels=client.labels.numpy())
+            site = folder.parent / f"site-{m}"  # whose batches must be those of one process
+            site.mkdir(exist_ok=True)
+            (site / FILE).write_text(OPEN.to_toml())
         return paths
 
     return write

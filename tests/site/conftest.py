@@ -11,6 +11,7 @@ import torch
 from fedsift.algorithms import Server, ServerState
 from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client, ClientState
+from fedsift.client.policy import OPEN
 from fedsift.compress import wire
 from fedsift.data.samples import Arrays, Samples
 from fedsift.data.schema import Schema
@@ -24,7 +25,7 @@ from fedsift.messages import Reply, Request
 from fedsift.problem import FlatModel, LabelledBatch, Reweighting
 from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
-from fedsift.site.host import SiteData
+from fedsift.site.run import SiteData
 
 CONFIG = Config.of(method="single-loop", compressor="topk", rate=5.0, batch_size=4, seed=5)
 BOOTSTRAP = CONFIG.value("bootstrap")
@@ -59,7 +60,11 @@ class Case:
     def hello(self, next_round=0, **changes):
         settings = {"seed": 5, "l2": CONFIG.l2, "initial_weight": 1.0, "parameters": 15}
         settings["bootstrap"] = BOOTSTRAP
-        settings |= {"model": "linear", "attempt": str(next(self.attempts))}
+        settings |= {
+            "method": CONFIG.method,
+            "model": "linear",
+            "attempt": str(next(self.attempts)),
+        }
         settings["schema"] = SCHEMA.to_json()
         request_id = RequestId("run", next_round, 0, HELLO)
         envelope = wire.encode({**settings, **changes, "next_round": next_round})
@@ -95,4 +100,5 @@ def case(tmp_path):
     for k in range(ROUNDS):
         server = Server(problem, batch, seed=5)
         _, state = compressed_round(algorithm, federation, Rates(), server, state, k)
-    return Case(SiteData(0, samples_of(inputs, labels), tmp_path / "site"), federation.kept)
+    data = SiteData(0, samples_of(inputs, labels), tmp_path / "site", policy=OPEN)
+    return Case(data, federation.kept)

@@ -154,8 +154,17 @@ def test_a_run_opened_anew_at_round_0_forgets_everything(case):
     host = Host(case.site_data)
     host.handle(case.hello())
     host.handle(case.step(0))
-    host.handle(case.hello(seed=6))
+    host.handle(case.hello())
     assert Journal(case.site_data.folder / "run" / "journal").last is None
+
+
+def test_a_second_opening_with_other_settings_is_refused_and_deletes_nothing(case):
+    host = Host(case.site_data)
+    host.handle(case.hello())
+    host.handle(case.step(0))
+    assert "with another seed" in decode_reply(host.handle(case.hello(seed=6))).error
+    assert _state(case) is not None
+    assert same(host.handle(case.step(1)), case.rounds[1][1])
 
 
 @pytest.mark.parametrize(

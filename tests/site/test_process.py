@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedsift.client.policy import FILE, OPEN
 from fedsift.errors import RunError
 from fedsift.federation.encoding import decode_reply
 from fedsift.site.journal import Journal
@@ -34,6 +35,7 @@ def folder(case, client_app):
     folder.mkdir()
     samples = case.site_data.samples
     np.savez(folder / "data.npz", inputs=samples.content.inputs, labels=list(samples.labels))
+    (folder / FILE).write_text(OPEN.to_toml())
     command = [sys.executable, "-m", "fedsift", "site", "--folder", str(folder), "--client", "0"]
     command += ["--data", str(folder / "data.npz")]
     (folder / "site.json").write_text(json.dumps({"command": command, "cwd": str(folder)}))

@@ -132,4 +132,5 @@ METHOD = Method(
     (LocalKeys, CleanOnlyKeys),
     build,
     learns_weights=True,
+    asks="^agree",
 )

@@ -100,4 +100,5 @@ METHOD = Method(
     means_only=True,
     weighting=weighting_of,
     general=True,
+    asks="clean-step",
 )

@@ -141,4 +141,5 @@ def with_estimator(row: EstimatorRow) -> Method:
         general=True,
         outer_at_clients=True,
         means_only=row.means_only,
+        asks=f"train {row.asks} outer",
     )

@@ -65,4 +65,5 @@ METHOD = Method(
     (LocalKeys,),
     build,
     learns_weights=True,
+    asks="judge",
 )

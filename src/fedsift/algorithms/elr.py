@@ -80,4 +80,5 @@ METHOD = Method(
     build,
     learns_weights=True,
     means_only=True,
+    asks="train-elr",
 )

@@ -76,4 +76,5 @@ METHOD = Method(
     (LocalKeys, HeadStartKeys),
     build,
     learns_weights=True,
+    asks="train-soft",
 )

@@ -125,4 +125,5 @@ METHOD = Method(
     means_only=True,
     weighting=weighting_of,
     general=True,
+    asks="fedbioacc",
 )

@@ -135,4 +135,5 @@ METHOD = Method(
     (LocalKeys, HeadStartKeys, FedCorrKeys),
     build,
     learns_weights=True,
+    asks="train-relabelled",
 )

@@ -157,4 +157,5 @@ METHOD = Method(
     (LocalKeys, HeadStartKeys, FedElcKeys),
     build,
     learns_weights=True,
+    asks="train ^class-losses train-elc",
 )

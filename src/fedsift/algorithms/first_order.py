@@ -137,4 +137,5 @@ METHOD = Method(
     means_only=True,
     weighting=weighting_of,
     general=True,
+    asks="first-order",
 )

@@ -88,4 +88,6 @@ def build(settings: Settings, context: BuildContext) -> Focus:  # noqa: ARG001
     return Focus(local_of(settings), settings[FocusKeys].focus_alpha)
 
 
-METHOD = Method("FedAvg with clients weighed by their credibility", (LocalKeys, FocusKeys), build)
+METHOD = Method(
+    "FedAvg with clients weighed by their credibility", (LocalKeys, FocusKeys), build, asks="assess"
+)

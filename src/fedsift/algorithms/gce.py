@@ -75,4 +75,5 @@ METHOD = Method(
     build,
     learns_weights=True,
     means_only=True,
+    asks="train-robust",
 )

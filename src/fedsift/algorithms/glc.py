@@ -95,4 +95,5 @@ METHOD = Method(
     (LocalKeys, HeadStartKeys, GlcKeys),
     build,
     learns_weights=True,
+    asks="train train-corrected",
 )

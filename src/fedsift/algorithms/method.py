@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedsift.algorithms.found_steps import with_found_steps
+from fedsift.algorithms.sequence import Sequence
 from fedsift.algorithms.state import Algorithm
 from fedsift.keys import BuildContext, Keys, Settings, keys_of
 from fedsift.problem import Problem
@@ -53,7 +54,8 @@ class Method:
     ``groups`` are the keys that it reads; ``build`` and ``weighting`` get a ``Settings`` with
     these. ``learns_weights``: every sample gets a weight. ``needs_truth``: it trains on the
     correctly labelled samples only, so the true labels must be known. ``check`` refuses a model
-    that it cannot train. ``means_only``: of the replies it takes N_m-weighted means and nothing
+    that it cannot train. ``asks``: what it asks of a client in a round (``sequence.py``); a site
+    refuses anything else. ``means_only``: of the replies it takes N_m-weighted means and nothing
     else, so that secure sums serve it. ``choose``: it does not train, but chooses another row by
     the problem and the clean inputs. ``general``: it solves any bilevel problem, not only that of
     sample weights; ``outer_at_clients``: also where F is made of the clients' own f_m.
@@ -66,6 +68,7 @@ class Method:
     needs_truth: bool = False
     weighting: Callable[[Settings], Weighting] = unweighted
     means_only: bool = False
+    asks: str = "train"
     check: Callable[[Problem], object] = accept
     choose: Callable[[Problem, Tensor], Choice] | None = None
     general: bool = False
@@ -74,6 +77,11 @@ class Method:
     def algorithm(self, settings: Settings, context: BuildContext) -> Algorithm:
         """Build it; keys that are "auto" get their numbers before round 0."""
         return with_found_steps(self.build, settings, context)
+
+    @property
+    def sequence(self) -> Sequence:
+        """The order in which it asks."""
+        return Sequence(self.asks)
 
     def reads(self, name: str) -> bool:
         """Return whether it reads a key of this name, besides those that all methods share."""

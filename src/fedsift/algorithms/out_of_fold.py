@@ -194,4 +194,5 @@ METHOD = Method(
     build,
     learns_weights=True,
     check=LinearHead.of,
+    asks="fold-step",
 )

@@ -166,4 +166,5 @@ METHOD = Method(
     build,
     learns_weights=True,
     means_only=True,
+    asks="train-posterior",
 )

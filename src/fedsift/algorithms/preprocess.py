@@ -152,4 +152,5 @@ METHOD = Method(
     (LocalKeys, PreprocessKeys),
     build,
     learns_weights=True,
+    asks="^count ^keep train-kept",
 )

@@ -122,4 +122,5 @@ METHOD = Method(
     means_only=True,
     weighting=weighting_of,
     general=True,
+    asks="simfbo",
 )

@@ -192,4 +192,5 @@ METHOD = Method(
     weighting=weighting_of,
     general=True,
     outer_at_clients=True,
+    asks="step",
 )

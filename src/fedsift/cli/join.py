@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsift.cli.connection import add_server, add_switches, address
-from fedsift.cli.site import add_site_data, site_arguments, site_origin
+from fedsift.cli.site import add_site_data, site_arguments, site_origin, site_policy
 from fedsift.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ examples:
   fedsift join --server fed.org:8000 --ca ca.crt --key site-0 --folder s --client 0 --data d.npz
   fedsift join --server 127.0.0.1:8000 --insecure --folder site-0 --client 0 --data sites/0.npz
 
-  fedsift join ... --labels s/RUN/clients/north/corrected.parquet   after a review of RUN
+After a review of RUN, train on what it corrected: --labels s/RUN/clients/north/corrected.parquet
+
+What a server may ask is in the site's policy: `--policy show` prints it, `--policy FILE` replaces
+it, `--approve` lets a run start only after its owner has said yes (`fedsift site approve`).
 
 Labels and weights stay in --folder. When a run has ended, `fedsift audit FOLDER/RUN` lists the
 labels that are probably wrong, and `fedsift review FOLDER/RUN --client N` shows them.
@@ -69,6 +72,7 @@ def handle(options: argparse.Namespace) -> int:
     key = None if options.insecure else options.key
     if options.check:
         return _check(options, server, key)
+    site_policy(options)  # a file that is wrong is said now
     arguments = site_arguments(options)
     limits = options.give_up, options.verbose
     SiteDeployment(server, key, options.folder, arguments, *limits).run()

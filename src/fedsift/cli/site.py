@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch.func import jvp
 
 from fedsift.cli.own import add_encoder
 from fedsift.cli.reading import add_reading, arguments, reading
+from fedsift.client.policy import FILE as POLICY
+from fedsift.client.policy import Policy, read_policy
 from fedsift.data.federated import SITE_NAME
 from fedsift.errors import InputError
 from fedsift.experiment.config import from_mapping, read_toml
@@ -21,14 +24,20 @@ from fedsift.experiment.setup import load_data
 from fedsift.federation.encoding import Parts
 from fedsift.files import write_atomically
 from fedsift.problem.inputs import whole
-from fedsift.site.host import Host, SiteData
+from fedsift.site.host import Host
+from fedsift.site.ledger import Ledger
 from fedsift.site.process import serve
+from fedsift.site.question_log import QuestionLog
 from fedsift.site.result import Origin
+from fedsift.site.run import SiteData
 
 EXAMPLES = """\
 examples:
   fedsift site --split digits.toml --folder sites     sites/0.npz ...: data for a trial
   fedsift site --folder site-0 --client 0 --data sites/0.npz
+  fedsift site log --folder site-0                    every question, with its time and sizes
+  fedsift site approve --folder site-0                runs that wait for the owner
+  fedsift site approve RUN --folder site-0            say yes to one
 
 `fedsift join` starts this process by itself; it is a command of its own so that it can run as
 another user, or alone for a test.
@@ -44,6 +53,13 @@ def add(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=("log", "approve"),
+        help="log: show what was asked; approve: show the runs that wait, or say yes to one",
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help="the run to approve")
     add_site_data(parser, required=False)
     parser.add_argument(
         "--split",
@@ -87,6 +103,44 @@ def add_site_data(parser: argparse.ArgumentParser, *, required: bool) -> None:
         help="let the server know how many labels are suspicious, if it asks",
     )
 
+    parser.add_argument(
+        "--policy",
+        action=_PolicyAction,
+        metavar="FILE",
+        help="what a server may ask (default: policy.toml in --folder, else a strict one); show: "
+        "print it, that of a --folder given before it, and stop",
+    )
+    parser.add_argument(
+        "--approve",
+        action="store_true",
+        help="no run starts before `fedsift site approve RUN`",
+    )
+
+
+class _PolicyAction(argparse.Action):
+    """Keep the file's name; `show` prints the policy and ends, as `--help` does."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,  # noqa: ARG002
+    ) -> None:
+        if values == "show":
+            print(read_policy(namespace.folder and namespace.folder / POLICY).to_toml(), end="")
+            parser.exit()
+        setattr(namespace, self.dest, values)
+
+
+def site_policy(options: argparse.Namespace) -> Policy:
+    """Return the policy that the options name."""
+    path = options.folder / POLICY if options.policy is None else Path(options.policy)
+    if options.policy is not None and not path.exists():
+        raise InputError(f"there is no file {path}; `fedsift join --policy show` prints one")
+    policy = read_policy(path)
+    return replace(policy, approve=True) if options.approve else policy
+
 
 def site_arguments(options: argparse.Namespace) -> list[str]:
     """Return these options as they are typed after `fedsift site`."""
@@ -95,6 +149,8 @@ def site_arguments(options: argparse.Namespace) -> list[str]:
     given += [] if options.encoder is None else ["--encoder", options.encoder]
     given += [] if options.labels is None else ["--labels", absolute(options.labels)]
     given += ["--share-summary"] if options.share_summary else []
+    given += [] if options.policy is None else ["--policy", absolute(options.policy)]
+    given += ["--approve"] if options.approve else []
     return [*given, *arguments(options)]
 
 
@@ -102,6 +158,11 @@ def handle(options: argparse.Namespace) -> int:
     """Serve until stopped."""
     if options.split is not None:
         return _split(options.split, options.folder)
+    if options.what == "log":
+        print(*QuestionLog(options.folder).lines(), sep="\n")
+        return 0
+    if options.what == "approve":
+        return _approve(Ledger(options.folder), options.run)
     if options.client is None or options.data is None:
         raise InputError("--client or --data is missing; give both")
     folder = options.folder.absolute()
@@ -123,7 +184,8 @@ def handle(options: argparse.Namespace) -> int:
 def load_site(options: argparse.Namespace, folder: Path) -> SiteData:
     """Load a site's samples."""
     origin = site_origin(options)
-    return SiteData(options.client, origin.samples(), folder, origin, options.share_summary)
+    policy = site_policy(options)
+    return SiteData(options.client, origin.samples(), folder, origin, options.share_summary, policy)
 
 
 def site_origin(options: argparse.Namespace) -> Origin:
@@ -144,6 +206,20 @@ def site_origin(options: argparse.Namespace) -> Origin:
             f"--name is {origin.name!r}; use up to 64 letters, digits, spaces, '-', '_' and '.'"
         )
     return origin
+
+
+def _approve(ledger: Ledger, run: str | None) -> int:
+    """Show the runs that wait for the owner, or say yes to one."""
+    if run is not None:
+        ledger.approve(run)
+        print(f"{run} may start at this site")
+        return 0
+    waiting = ledger.proposals()
+    for name, settings in waiting.items():
+        shown = {k: v for k, v in settings.items() if k != "schema"}
+        print(f"{name}: " + ", ".join(f"{k} = {v}" for k, v in shown.items()))
+    print(f"{len(waiting)} runs wait for approval")
+    return 0
 
 
 def _split(path: Path, folder: Path) -> int:

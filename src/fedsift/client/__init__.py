@@ -1,6 +1,8 @@
 """A client: what happens at a site, and the only code that sees a sample.
 
 actions        the table of everything that a client can be asked
+policy         what a site lets a server ask, with a strict default
+guard          every request against the policy, and the method's order of requests
 state          a client's fixed part and its state
 inputs         what an action works with: point, batches, direction
 training       local steps

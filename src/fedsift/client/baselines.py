@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
 from fedsift.algorithms.disagreement import ValidationLoss
 from fedsift.algorithms.preprocess import Threshold
 from fedsift.client.inputs import point
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.client.training import train
+from fedsift.errors import Refused
 from fedsift.messages import Request
 from fedsift.problem.sample_losses import histogram, keep_below, label_share, sample_losses
 
@@ -34,7 +38,8 @@ def count(client: Client, state: ClientState, request: Request, shared: Shared) 
     """Reply with how many samples have a loss in each of the server's bins."""
     _, y, state = point(client, state, request)
     losses = sample_losses(client.problem, y, client.batch)
-    return Outcome({"counts": histogram(losses, request.array("edges"))}, {}, state)
+    counts = merged(histogram(losses, request.array("edges")), client.fewest.counted)
+    return Outcome({"counts": counts}, {}, state)
 
 
 def keep(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001
@@ -42,7 +47,28 @@ def keep(client: Client, state: ClientState, request: Request, shared: Shared) -
     _, y, state = point(client, state, request)
     losses = sample_losses(client.problem, y, client.batch)
     x, found = keep_below(losses, request.read(Threshold).threshold)
+    if int(x.sum()) < client.fewest.kept:
+        raise Refused(
+            f"it would keep fewer than the {client.fewest.kept} samples of the site's policy, and "
+            "keeps all it has"
+        )
     return Outcome({}, {"kept": int(x.sum()), "found": found}, replace(state, x=x, average=x))
+
+
+def merged(counts: Tensor, fewest: int) -> Tensor:
+    """Return the counts with every bin of fewer samples counted in the next one that is full.
+
+    The last ones, which no full bin follows, are counted in the last full one.
+    """
+    if fewest <= 1:
+        return counts
+    out, waiting, last = torch.zeros_like(counts), 0, len(counts) - 1
+    for place, number in enumerate(counts.tolist()):
+        waiting += number
+        if waiting >= fewest:
+            out[place], waiting, last = waiting, 0, place
+    out[last] += waiting
+    return out
 
 
 def judge(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:

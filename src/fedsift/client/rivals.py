@@ -124,13 +124,13 @@ def train_elr(
 
 
 def class_losses(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:  # noqa: ARG001
-    """FedELC: reply with the mean loss of each class; of a class without samples, of all."""
+    """FedELC: reply with the mean loss of each class; of a class of too few samples, of all."""
     _, y, state = point(client, state, request)
     losses, labels = sample_losses(client.problem, y, client.batch), client.batch.labels
     classes = probabilities(client.problem, y, part_of(client.batch, labels.new_zeros(1))).shape[1]
     counts = labels.bincount(minlength=classes)
     sums = losses.new_zeros(classes).index_add_(0, labels, losses)
-    means = torch.where(counts > 0, sums / counts.clamp(min=1), losses.mean())
+    means = torch.where(counts >= client.fewest.counted, sums / counts.clamp(min=1), losses.mean())
     return Outcome({"losses": means}, {}, state)
 
 

@@ -16,10 +16,19 @@ from fedsift.problem.sgd import Trained
 
 
 @dataclass(frozen=True)
+class Fewest:
+    """How many samples must be left to train on, and stand behind a count (``policy.py``)."""
+
+    kept: int = 1
+    counted: int = 1
+
+
+@dataclass(frozen=True)
 class Client:
     """The fixed part of a client: its number, its samples, the problem.
 
-    ``validation`` are its samples of f_m, where F is the clients' (F = Σ_m N_m f_m / N).
+    ``validation`` are its samples of f_m, where F is the clients' (F = Σ_m N_m f_m / N);
+    ``fewest`` is what it keeps to itself.
     """
 
     id: ClientId
@@ -27,6 +36,7 @@ class Client:
     batch: Any
     seed: int = 0
     validation: Any = None
+    fewest: Fewest = Fewest()
 
 
 @dataclass(frozen=True)

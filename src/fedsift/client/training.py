@@ -26,7 +26,10 @@ def train_kept(client: Client, state: ClientState, request: Request, shared: Sha
     """Preprocess: local steps on the samples of positive weight only."""
     x, _, _ = point(client, state, request)
     kept = part_of(client.batch, x.nonzero().squeeze(1))
-    if not len(kept):
-        raise InputError("it has no sample of positive weight to train on; leave it out")
+    if len(kept) < client.fewest.kept:
+        raise InputError(
+            f"it has {len(kept)} samples of positive weight to train on, fewer than "
+            f"{client.fewest.kept}; leave it out"
+        )
     trained = train(replace(client, batch=kept), state, request, shared)
     return trained._replace(scalars={**trained.scalars, "kept": len(kept)})

@@ -126,6 +126,10 @@ class FederationKeys(Keys):
     cohort: int = key(0, "number of clients S drawn per round; 0: all", low=0)
     min_clients: int = key(1, "stop if fewer clients than this reply", low=1)
     secure_sum: bool = key(False, "the server sees sums over clients only, never the reply of one")
+    policy: str = key(
+        "",
+        "what simulated sites refuse: a policy.toml, or default for that of a site; empty: nothing",
+    )
     share_summary: bool = key(
         False, "sites report to the server how many of their labels are suspicious"
     )

@@ -78,6 +78,7 @@ def execute_remotely(
             "parameters": setup.model.length,
             "frozen": setup.model.frozen(),
             "schema": schema.to_json(),
+            "method": config.method,
             "model": "" if REFERENCE.fullmatch(config.model) else config.model,
         }
         federation.open(config.clients, 0 if point is None else point.next_round, settings)

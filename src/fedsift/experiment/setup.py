@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ from fedsift.algorithms import Algorithm, Server, ServerState
 from fedsift.algorithms.method import Choice, Method, Weighting
 from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client
+from fedsift.client.guard import Guard
+from fedsift.client.policy import read_policy
 from fedsift.data import ClientData, FederatedData, ServerData, apply_corrections, build
 from fedsift.data.clean_set import CleanSet, check_clean_set
 from fedsift.data.schema import Schema
@@ -176,8 +179,18 @@ def from_data(
         Client(m, problem, batch_of(client.inputs, client.labels, where), config.seed)
         for m, client in enumerate(clients)
     ]
-    federation = LocalFederation(members, names=data.site_names)
+    federation = LocalFederation(members, names=data.site_names, guard=_guard(config))
     return _setup(config, data, problem, federation, choice)
+
+
+def _guard(config: Config) -> Guard | None:
+    """Return what simulated sites hold requests against."""
+    if not config.policy:
+        return None
+    named = config.policy != "default"
+    if named and not Path(config.policy).exists():
+        raise ConfigError(f"policy is {config.policy!r}, which is no file; or use 'default'")
+    return Guard(read_policy(Path(config.policy) if named else None), config.method)
 
 
 def server_side(

@@ -16,7 +16,8 @@ from typing import Any
 from torch import Tensor
 
 from fedsift.client import Client, ClientState, answer, initial_state
-from fedsift.errors import InputError
+from fedsift.client.guard import Asked, Guard
+from fedsift.errors import InputError, Refused
 from fedsift.federation.pooled import pooled
 from fedsift.messages import ClientId, Reply, Request, Snapshot, Traffic, Versioned
 from fedsift.problem import Problem
@@ -30,6 +31,7 @@ class LocalFederation:
         pool: Whether clients may share a pass over their samples, which is faster; without it
             every client computes for itself, as on a network, bit for bit.
         names: What to call the clients.
+        guard: What clients refuse, as sites with its policy would; batches are drawn as without.
 
     Example:
         >>> import torch, fedsift as fs
@@ -49,9 +51,13 @@ class LocalFederation:
         *,
         pool: bool = True,
         names: Sequence[str] = (),
+        guard: Guard | None = None,
     ) -> None:
-        self.pool, self.names = pool, dict(enumerate(names))
+        self.pool, self.names, self.guard = pool, dict(enumerate(names)), guard
+        if guard is not None:
+            clients = [replace(client, fewest=guard.fewest) for client in clients]
         self.clients = {client.id: client for client in sorted(clients, key=lambda c: c.id)}
+        self._asked: dict[ClientId, Asked] = {}
         if not self.clients:
             raise InputError("the federation has no client; give at least one")
         self.sizes = {m: len(client.batch) for m, client in self.clients.items()}
@@ -129,7 +135,9 @@ class LocalFederation:
         )
         for client in asked:
             own, state = self.clients[client], self.state(client)
-            reply, self.states[client] = answer(own, state, read, shared.get(client))
+            reply = self._refusal(own, state, read)
+            if reply is None:
+                reply, self.states[client] = answer(own, state, read, shared.get(client))
             replies.append(reply)
             known = tuple(self._versions.get(client, {}).items())
             if known not in sizes:
@@ -140,6 +148,17 @@ class LocalFederation:
                 self._versions[client] = {**self._versions.get(client, {}), **versions}
         self._traffic += Traffic(up, down, 1)
         return replies
+
+    def _refusal(self, client: Client, state: ClientState, request: Request) -> Reply | None:
+        """Hold a request against the policy, where there is one."""
+        if self.guard is None:
+            return None
+        asked = self._asked.get(client.id, Asked())
+        try:
+            self._asked[client.id] = self.guard.admit(client, state, request, asked)
+        except Refused as error:
+            return Reply(client.id, self.sizes[client.id], error=str(error))
+        return None
 
     def _forget_last_round(self, k: int, clients: Sequence[ClientId]) -> None:
         """Drop the models of past rounds: memory is for one cohort, not for all clients."""

@@ -358,7 +358,8 @@ def with_compressor(name: str, text: str) -> EstimatorRow:
 
     groups = (FeedbackKeys, IterativeKeys, StepKeys, CurvatureKeys, ResidualKeys)
     read = (*COMPRESSORS[name].groups, *groups)
-    return EstimatorRow(text, read, build, means_only=name != "topk")
+    asks = "product* measure product"
+    return EstimatorRow(text, read, build, means_only=name != "topk", asks=asks)
 
 
 ITER_TOPK = with_compressor("topk", "Comm-FedBiO, Algorithm 2 with local Top-k")

@@ -208,5 +208,8 @@ def build(settings: Settings, context: BuildContext) -> NonIterative:
 
 
 NON_ITER = EstimatorRow(
-    "Comm-FedBiO, Algorithm 3", (RateKeys, SystemKeys, CurvatureKeys, ResidualKeys), build
+    "Comm-FedBiO, Algorithm 3",
+    (RateKeys, SystemKeys, CurvatureKeys, ResidualKeys),
+    build,
+    asks="sketch measure product",
 )

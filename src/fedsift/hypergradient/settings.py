@@ -16,13 +16,15 @@ from fedsift.problem.curvature import CURVATURES
 class EstimatorRow:
     """One estimator: what it is, which keys it reads, how it is built from them.
 
-    ``means_only``: of the clients' replies it needs no more than N_m-weighted means.
+    ``means_only``: of the clients' replies it needs no more than N_m-weighted means. ``asks``: what
+    it asks between the local steps and the outer step (``algorithms/sequence.py``).
     """
 
     text: str
     groups: tuple[type[Keys], ...]
     build: Callable[[Settings, BuildContext], Estimator]
     means_only: bool = True
+    asks: str = "product"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,9 @@ before the reply leaves, so that a crash at any point repeats nothing and loses 
     <folder>/<run>/journal/                      the state (see ``journal``)
     <folder>/<run>/clients/<name>/weights.parquet  index, label, weight: never sent
 
+A request is held against the site's policy (``client.guard``) before anything is done; what was
+asked is counted (``ledger``) and logged (``question_log``).
+
 The server's schema says how samples become inputs (``data.schema``); it is fitted nowhere else.
 When the run ends the site gets the model and audits its labels with it (see ``result``).
 """
@@ -21,7 +24,6 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,17 +34,14 @@ from torch import Tensor
 
 from fedsift.audit import AnyCalibration, NoiseCalibration, SiteRecord
 from fedsift.audit.record import path_of
-from fedsift.client import Client, ClientState, answer, initial_state
+from fedsift.client import ClientState, answer
 from fedsift.client.out_of_fold import judgement
 from fedsift.compress import wire
-from fedsift.data import check_client
-from fedsift.data.samples import Samples
-from fedsift.data.schema import Schema, Workspace, prepare
-from fedsift.errors import DataError, FedsiftError, InputError, WireError
+from fedsift.errors import DataError, FedsiftError, InputError, Refused, WireError
 from fedsift.federation.encoding import (
     ENVELOPE,
+    ERROR,
     REQUEST_ID,
-    Kept,
     Parts,
     RequestId,
     decode_request,
@@ -51,67 +50,14 @@ from fedsift.federation.encoding import (
 from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Reply, Scalar
-from fedsift.problem import FlatModel, Reweighting, batch_of, bind
-from fedsift.problem.inputs import Inputs
-from fedsift.problem.networks import MODELS, build_model
 from fedsift.problem.predict import predict
 from fedsift.site.journal import Entry, Journal
-from fedsift.site.result import Origin, SiteResult
+from fedsift.site.ledger import Ledger
+from fedsift.site.question_log import QuestionLog
+from fedsift.site.result import SiteResult
+from fedsift.site.run import SETTINGS, OpenRun, SiteData
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-SETTINGS = {
-    "seed": int,
-    "l2": float,
-    "initial_weight": float,
-    "bootstrap": float,
-    "parameters": int,
-    "frozen": str,
-    "schema": str,
-    "model": str,
-    "attempt": str,
-}
-
-
-@dataclass(frozen=True, eq=False)
-class SiteData:
-    """What a site has: its number in the federation, samples, a folder of its own.
-
-    ``origin`` says where samples and model came from; ``share`` allows the server to know how many
-    labels are suspicious.
-    """
-
-    client: int
-    samples: Samples
-    folder: Path
-    origin: Origin = field(default_factory=Origin)
-    share: bool = False
-
-
-class _Run:
-    """One run at this site."""
-
-    def __init__(self, data: SiteData, folder: Path) -> None:
-        self.folder = folder
-        self.settings = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        self.schema = Schema.from_json(self.settings["schema"])
-        workspace = Workspace(encoder=data.origin.encoder or None)
-        self.inputs, self.labels = prepare(self.schema, data.samples, workspace)
-        check_client(self.inputs, self.labels, len(self.schema.classes), data.samples.where)
-        self.model = _model(data, self.settings, self.schema, self.inputs)
-        terms = (self.settings[key] for key in ("l2", "initial_weight", "bootstrap"))
-        problem = Reweighting(self.model, *terms)
-        batch = batch_of(self.inputs, self.labels)
-        self.client = Client(data.client, problem, batch, self.settings["seed"])
-        self.journal = Journal(folder / "journal")
-        self.site = data.origin.name
-
-    @property
-    def state(self) -> ClientState:
-        return initial_state(self.client) if self.journal.last is None else self.journal.last.state
-
-    @property
-    def kept(self) -> Mapping[str, Kept]:
-        return {} if self.journal.last is None else self.journal.last.kept
 
 
 class Host:
@@ -119,7 +65,8 @@ class Host:
 
     def __init__(self, data: SiteData) -> None:
         self.data = data
-        self._runs: dict[str, _Run] = {}
+        self.ledger, self.log = Ledger(data.folder), QuestionLog(data.folder)
+        self._runs: dict[str, OpenRun] = {}
 
     def handle(self, parts: Mapping[str, bytes]) -> Parts:
         """Return the reply to a message; whatever goes wrong becomes an error reply."""
@@ -136,7 +83,16 @@ class Host:
         except Exception as error:  # what it says may be about a sample: it stays here
             traceback.print_exc()
             reply = self._error(f"the site failed ({type(error).__name__}); its log says where")
-        return reply if request_id is None else {**reply, REQUEST_ID: request_id.encode()}
+        if request_id is None:
+            return reply
+        self._note(request_id, parts, reply)
+        return {**reply, REQUEST_ID: request_id.encode()}
+
+    def _note(self, request_id: RequestId, asked: Mapping[str, bytes], reply: Parts) -> None:
+        """Write the question into the site's log."""
+        down, up = (sum(map(len, parts.values())) for parts in (asked, reply))
+        error = None if ERROR not in reply else reply[ERROR].decode()
+        self.log.write(request_id.run, request_id.round, request_id.action, down, up, error)
 
     def _handle(self, request_id: RequestId, parts: Mapping[str, bytes]) -> Parts:
         if request_id.action == HELLO:
@@ -161,6 +117,9 @@ class Host:
         if (request.round, request.action) != (request_id.round, request_id.action):
             raise WireError("the round or the action of a request differs from its id")
         before = run.state
+        known = self.ledger.asked(request_id.run)
+        asked = run.guard.admit(run.client, before, request, known, digest)
+        self.ledger.keep(request_id.run, asked)
         reply, state = answer(run.client, before, request)
         encoded = encode_reply(reply)
         if reply.error is None:
@@ -176,6 +135,7 @@ class Host:
             raise WireError("the opening message does not say in which round the run starts")
         settings = {name: kind(opening.get(name) or kind()) for name, kind in SETTINGS.items()}
         folder = self.data.folder / request_id.run
+        self._check_opening(request_id.run, settings)
         again = (folder / "run.json").exists() and self._open(request_id.run).settings == settings
         if not again:
             self._start(folder, settings, int(opening["next_round"] or 0))
@@ -184,12 +144,28 @@ class Host:
         versions = {f"{n}_version": k.version for n, k in run.kept.items()}
         return encode_reply(self._reply({"name": self.data.origin.name, **versions}))
 
+    def _check_opening(self, name: str, settings: dict[str, Any]) -> None:
+        """Refuse a run that its owner has not approved, and one of another run's name."""
+        said = {key: value for key, value in settings.items() if key != "attempt"}
+        if (self.data.folder / name / "run.json").exists():
+            run = self._open(name)
+            other = [key for key in said if run.settings.get(key) != said[key]]
+            if other and run.journal.last is not None:
+                raise InputError(
+                    f"the site has a run '{name}' with another {other[0]}, and keeps it; start "
+                    "yours under another name"
+                )
+        if self.data.policy.approve and not self.ledger.approved(name, said):
+            self.ledger.propose(name, said)
+            raise Refused(f"the run '{name}' waits until the owner of the site has approved it")
+        self.ledger.begin(name, self.data.policy.most_runs)
+
     def _start(self, folder: Path, settings: dict[str, Any], next_round: int) -> None:
         """Write a run's settings; what the site cannot run is refused and nothing is written."""
         try:
             with tempfile.TemporaryDirectory() as trial:
                 write_text(Path(trial) / "run.json", json.dumps(settings))
-                _Run(self.data, Path(trial))
+                OpenRun(self.data, Path(trial))
         except DataError as error:  # its sentence may have values, labels and ids in it
             print(f"a run was refused: {error}", file=sys.stderr, flush=True)
             raise InputError(
@@ -198,7 +174,7 @@ class Host:
         Journal(folder / "journal").rewind(next_round)
         write_text(folder / "run.json", json.dumps(settings))
 
-    def _close(self, run: _Run, parts: Mapping[str, bytes]) -> Parts:
+    def _close(self, run: OpenRun, parts: Mapping[str, bytes]) -> Parts:
         """Keep the final model and audit the site's labels with it."""
         own, average = self.data, run.state.average
         closing, y = (wire.decode(parts.get(name, b"")) for name in (ENVELOPE, "y"))
@@ -216,7 +192,7 @@ class Host:
         return encode_reply(self._reply({"flagged": audit.summary.flagged} if shared else {}))
 
     def _probabilities(
-        self, run: _Run, parts: Mapping[str, bytes], y: Tensor, calibration: AnyCalibration
+        self, run: OpenRun, parts: Mapping[str, bytes], y: Tensor, calibration: AnyCalibration
     ) -> tuple[Tensor, Tensor | None]:
         """Return what the audit rests on: the model's probabilities, or out-of-fold ones."""
         if not isinstance(calibration, NoiseCalibration):
@@ -225,15 +201,15 @@ class Host:
         arrays = {name: value for name, value in sent.items() if isinstance(value, Tensor)}
         return judgement(run.client, run.state, arrays)
 
-    def _open(self, name: str) -> _Run:
+    def _open(self, name: str) -> OpenRun:
         folder = self.data.folder / name
         if name not in self._runs:
             if not (folder / "run.json").exists():
                 raise InputError(f"the site has no run '{name}'; the server must open it first")
-            self._runs[name] = _Run(self.data, folder)
+            self._runs[name] = OpenRun(self.data, folder, self.ledger.secret(name))
         return self._runs[name]
 
-    def _write_weights(self, run: _Run, state: ClientState) -> None:
+    def _write_weights(self, run: OpenRun, state: ClientState) -> None:
         if state.average is None:
             return
         columns = {
@@ -251,31 +227,6 @@ class Host:
     def _error(self, sentence: str) -> Parts:
         reply = Reply(self.data.client, len(self.data.samples), error=sentence)
         return encode_reply(reply)
-
-
-def _model(
-    data: SiteData, settings: Mapping[str, Any], schema: Schema, inputs: Inputs
-) -> FlatModel:
-    """Build the run's model; refuse one that differs from the server's."""
-    named = data.origin.model
-    if named == "auto":
-        named = settings["model"]
-        if named not in MODELS:  # above all not module:function, which would be imported
-            raise InputError(
-                "the server uses a model of its own; join with --model module:function"
-            )
-    model = FlatModel(build_model(named, schema.shape, len(schema.classes), settings["seed"]))
-    if settings["parameters"] != model.length:
-        raise InputError(
-            f"the site's model has {model.length} parameters and the server's has "
-            f"{settings['parameters']}; give both the same --model"
-        )
-    if settings["frozen"] != model.frozen():
-        raise InputError(
-            "the site's model has other frozen parameters or statistics than the server's; load "
-            "the same weights at both"
-        )
-    return bind(model, inputs, "the site's inputs")
 
 
 def _digest(parts: Mapping[str, bytes]) -> str:
