@@ -74,6 +74,10 @@ GUARDED = (
         ("compress/error_feedback.py", "compress/test_error_feedback.py"),
         ("compress/sketch_feedback.py", "compress/test_error_feedback.py"),
         ("compress/hashing.py", "compress/test_hashing.py compress/test_count_sketch.py"),
+        (
+            "compress/rotated_blocks.py",
+            "compress/test_rotated_blocks.py compress/test_count_sketch.py",
+        ),
         ("compress/sparse_embedding.py", "compress/test_sparse_embedding.py"),
         ("hypergradient/estimate.py", "hypergradient"),
         ("hypergradient/exact.py", "hypergradient/test_exact.py"),

@@ -9,8 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsift.compress import CountSketch, Sketch, hashing
-from fedsift.compress.hashing import HashFamily
+from fedsift.compress import CountSketch, Sketch
+from fedsift.compress.count_sketch import _median
+from fedsift.compress.rotated_blocks import RotatedBlocks
 from fedsift.errors import InputError
 from fedsift.randomness import generator
 
@@ -22,9 +23,7 @@ def vector(length: int, key: int = 0, dtype: torch.dtype = torch.float64) -> tor
 def dense(sketch: CountSketch) -> torch.Tensor:
     """S as a matrix [rows, columns, length], entry by entry."""
     S = torch.zeros(sketch.rows, sketch.columns, sketch.length, dtype=torch.float64)
-    cells = HashFamily(sketch.seed, sketch.rows, sketch.columns).cells(
-        0, sketch.length, torch.device("cpu")
-    )
+    cells = RotatedBlocks(sketch.seed, sketch.rows, sketch.columns, sketch.length).cells()
     for j in range(sketch.rows):
         for i in range(sketch.length):
             sign, bucket = divmod(int(cells[j, i]), sketch.columns)
@@ -71,18 +70,6 @@ def test_precision_is_that_of_the_dtype(dtype):
     assert error <= 500 * torch.finfo(dtype).eps * exact.abs().max()  # 500 numbers to a cell
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 100, 999, 4096])
-def test_the_size_of_a_block_changes_nothing(monkeypatch, chunk):
-    sketch, g = CountSketch(1000, 4, 50, seed=1), vector(1000)
-    monkeypatch.setattr(hashing, "CHUNK", 4000)  # one block
-    payload, estimate = sketch.compress(g), sketch.estimate(sketch.compress(g))
-
-    monkeypatch.setattr(hashing, "CHUNK", chunk)
-
-    assert torch.equal(sketch.compress(g).table, payload.table)
-    assert torch.equal(sketch.estimate(payload), estimate)
-
-
 N_SEEDS = 2000
 
 
@@ -104,51 +91,72 @@ def test_estimates_are_unbiased():
     assert worst_bias() < 4
 
 
-def broken_signs(whole):
-    return lambda self, *where: whole(self, *where) % self.columns
+def all_positive(turns):
+    """σ is always 1."""
+    return lambda self: turns(self) % self.columns
 
 
-def broken_buckets(whole):
-    """Coordinates 2i and 2i + 1 always meet, with the same sign."""
-
-    def cells(self, start, stop, device):
-        return whole(self, 0, stop, device)[:, torch.arange(start, stop) // 2]
-
-    return cells
+def in_pairs(turns):
+    """Blocks 2b and 2b + 1 have the same rotation and sign, so that they always meet."""
+    return lambda self: turns(self)[:, torch.arange(self.blocks) // 2]
 
 
-@pytest.mark.parametrize("broken", [broken_signs, broken_buckets])
+@pytest.mark.parametrize("broken", [all_positive, in_pairs])
 def test_the_check_of_bias_rejects_a_broken_hash(monkeypatch, broken):
-    monkeypatch.setattr(HashFamily, "cells", broken(HashFamily.cells))
+    turns = RotatedBlocks.turns.func
+    monkeypatch.setattr(RotatedBlocks, "turns", property(broken(turns)))
     assert worst_bias() > 4
 
 
-def test_the_variance_of_one_row_is_within_its_bound():
-    g = vector(30)
+def variances(length: int = 30, columns: int = 10) -> torch.Tensor:
+    """The variance of a one-row estimate over seeds, in what it must be."""
+    g = vector(length)
     errors = []
     for seed in range(N_SEEDS):
-        sketch = CountSketch(30, 1, 10, seed)
+        sketch = CountSketch(length, 1, columns, seed)
         errors.append(sketch.estimate(sketch.compress(g)) - g)
-    variance = torch.stack(errors).square().mean(dim=0)
-    exact = (g.norm() ** 2 - g**2) / 10  # pairwise buckets, 4-wise signs
-    assert (variance / exact - 1).abs().max() < 0.2
+    own = g.view(-1, columns).square().sum(dim=1).repeat_interleave(columns)
+    return torch.stack(errors).square().mean(dim=0) * columns / (g.norm() ** 2 - own)
 
 
-def missed_heavy_hitters(tau: float, rows: int, columns: int) -> int:
+def test_the_variance_of_one_row_is_that_of_the_other_blocks():
+    assert (variances() - 1).abs().max() < 0.2
+
+
+def test_the_check_of_variance_rejects_blocks_that_stay_in_place(monkeypatch):
+    turns = RotatedBlocks.turns.func
+    monkeypatch.setattr(
+        RotatedBlocks, "turns", property(lambda self: turns(self) // self.columns * self.columns)
+    )
+    assert (variances() - 1).abs().max() > 0.2
+
+
+PLACES = torch.tensor([10, 999, 1500, 2998])
+KINDS = {
+    "gaussian": vector,
+    "constant": lambda length: torch.ones(length, dtype=torch.float64),
+    "power law": lambda length: vector(length) / torch.arange(1, length + 1) ** 0.5,
+    "periodic": lambda length: vector(50).repeat(length // 50),
+    "one block": lambda length: vector(length) * (torch.arange(length) < 200),
+}
+
+
+def missed_heavy_hitters(tau: float, rows: int, columns: int, kind: str = "gaussian") -> int:
     """Of 100 seeds, how many miss a coordinate with g_i^2 >= tau ||g||^2."""
-    length, places = 3000, torch.tensor([10, 999, 1500, 2998])
-    g = vector(length)
+    g = KINDS[kind](3000)
+    g[PLACES] = 0.0
     g *= math.sqrt((1 - 4 * tau) / g.square().sum())
-    g[places] = math.sqrt(tau) * torch.tensor([1.0, -1, 1, -1], dtype=g.dtype)
-    g[places] *= 1.0001  # they stay tau-heavy after rounding
+    g[PLACES] = math.sqrt(tau) * torch.tensor([1.0, -1, 1, -1], dtype=g.dtype)
+    g[PLACES] *= 1.0001  # they stay tau-heavy after rounding
     missed = 0
     for seed in range(100):
-        sketch = CountSketch(length, rows, columns, seed)
-        missed += bool((sketch.decompress(sketch.compress(g))[places] == 0).any())
+        sketch = CountSketch(3000, rows, columns, seed)
+        missed += bool((sketch.decompress(sketch.compress(g))[PLACES] == 0).any())
     return missed
 
 
-def test_heavy_hitters_are_found_at_the_size_of_the_theory():
+@pytest.mark.parametrize("kind", KINDS)
+def test_heavy_hitters_are_found_at_the_size_of_the_theory(kind):
     """c = 128 / tau and r = 2.42 ln(d / delta), so r c = O(log(d / delta) / tau).
 
     A row's error is over sqrt(tau) ||g|| / 4 with probability at most 16 / (c tau) = 1/8
@@ -157,7 +165,7 @@ def test_heavy_hitters_are_found_at_the_size_of_the_theory():
     """
     tau, delta = 0.15, 0.05
     rows = math.ceil(2.42 * math.log(3000 / delta))
-    assert missed_heavy_hitters(tau, rows, math.ceil(128 / tau)) <= 100 * delta
+    assert missed_heavy_hitters(tau, rows, math.ceil(128 / tau), kind) <= 100 * delta
 
 
 def test_the_check_of_heavy_hitters_rejects_a_sketch_too_small():
@@ -200,6 +208,43 @@ def test_norm_estimates_the_norm():
     g = vector(5000)
     sketch = CountSketch(5000, 5, 1000, seed=4)  # a row's squared norm is off by sqrt(2/c) = 4.5 %
     assert sketch.norm(sketch.compress(g)) == pytest.approx(float(g.norm()), rel=0.05)
+
+
+def squared_norms(g: torch.Tensor, columns: int = 20) -> torch.Tensor:
+    sketches = (CountSketch(len(g), 1, columns, seed) for seed in range(N_SEEDS))
+    return torch.stack([sketch.compress(g).table.square().sum() for sketch in sketches])
+
+
+@pytest.mark.parametrize(
+    ("g", "bound"),
+    [
+        (vector(400), 2.3),  # 2 + 2 / c of what the blocks' angles add, and the sampling error
+        (torch.ones(400, dtype=torch.float64), 4.3),
+        (vector(20).repeat(20), 4.3),  # all blocks are parallel: the worst case
+    ],
+)
+def test_the_squared_norm_of_a_row_is_unbiased_within_its_variance(g, bound):
+    squares, size = squared_norms(g), float(g.square().sum())
+    variance = float(squares.var()) * 20 / size**2
+    assert abs(float(squares.mean()) / size - 1) < 4 * math.sqrt(4 / 20 / N_SEEDS)
+    assert variance < bound
+
+
+def test_the_check_of_the_norm_rejects_offsets_without_signs(monkeypatch):
+    """Then the rows of a constant vector are off by ||g||^2 itself, whatever c is."""
+    monkeypatch.setattr(
+        RotatedBlocks,
+        "signs",
+        property(lambda self: torch.ones(self.rows, self.columns, dtype=torch.int8)),
+    )
+    g = torch.ones(400, dtype=torch.float64)
+    assert float(squared_norms(g).var()) * 20 / 400**2 > 4.3
+
+
+@pytest.mark.parametrize("rows", range(1, 12))
+def test_the_median_agrees_with_numpy(rows):
+    values = vector(rows * 50).view(rows, 50)
+    np.testing.assert_array_equal(_median(list(values)), np.median(values, axis=0))
 
 
 def test_nan_is_seen():

@@ -14,7 +14,7 @@ from fedsift.compress import (
     TopK,
     feedback_for,
 )
-from fedsift.compress.hashing import HashFamily
+from fedsift.compress.rotated_blocks import RotatedBlocks
 from fedsift.errors import InputError
 from fedsift.randomness import generator
 
@@ -66,9 +66,7 @@ def test_client_feedback_steps_by_what_the_clients_sent():
 
 
 def dense_sketch(sketch: CountSketch) -> np.ndarray:
-    cells = HashFamily(sketch.seed, sketch.rows, sketch.columns).cells(
-        0, sketch.length, torch.device("cpu")
-    )
+    cells = RotatedBlocks(sketch.seed, sketch.rows, sketch.columns, sketch.length).cells()
     S = np.zeros((sketch.rows, sketch.columns, sketch.length))
     for j, i in np.ndindex(sketch.rows, sketch.length):
         negative, bucket = divmod(int(cells[j, i]), sketch.columns)

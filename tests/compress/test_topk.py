@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsift.compress import Sparse, TopK
-from fedsift.compress.topk import _by_sorting, largest
+from fedsift.compress.topk import _by_sorting, _magnitude, largest
 from fedsift.errors import InputError
+from fedsift.randomness import generator
 
 numbers = st.floats(-1e6, 1e6)
 repeated = st.sampled_from([-2.0, -1.0, -0.0, 0.0, 1.0, 2.0])
@@ -45,6 +46,33 @@ def test_it_contracts(case):
     topk = TopK(len(g), k)
     left = (g - topk.decompress(topk.compress(g))).square().sum()
     assert left <= (1 - k / len(g)) * g.square().sum() * (1 + 1e-12) + 1e-300
+
+
+KINDS = {
+    "gaussian": lambda d: torch.randn(d, generator=generator(0, "g")),
+    "sorted": lambda d: torch.arange(d).float(),
+    "many ties": lambda d: (torch.arange(d) % 5).float(),
+    "constant": torch.ones,
+    "zero but for a few": lambda d: (torch.arange(d) % 9973 == 0).float(),
+    "large where no sample is taken": lambda d: (torch.arange(d) % 3 == 1) * 5.0 + 1,
+}
+
+
+@pytest.mark.parametrize("k", [1, 7, 5000, 20_000, 60_000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sampled_threshold_chooses_the_same_indices(kind, k):
+    g = KINDS[kind](100_000)
+    g[17], g[70_001] = -math.inf, math.nan
+    assert torch.equal(largest(g, k), _by_sorting(_magnitude(g), k))
+
+
+def test_with_a_misleading_sample_the_whole_vector_is_looked_at(monkeypatch):
+    g = KINDS["gaussian"](100_000)
+    monkeypatch.setattr("fedsift.compress.topk._candidates", lambda g, k: (_none, _none))
+    assert torch.equal(largest(g, 100), _by_sorting(_magnitude(g), 100))
+
+
+_none = torch.zeros(0, dtype=torch.int64)
 
 
 def test_zeros_stand_where_nothing_was_sent():

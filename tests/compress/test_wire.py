@@ -106,7 +106,7 @@ def test_trailing_bytes_are_refused(payload, more):
 
 @given(st.binary(max_size=60))
 def test_random_bytes_raise_nothing_but_a_wire_error(data):
-    for prefix in (b"", b"fsft\x03"):
+    for prefix in (b"", b"fsft\x04"):
         with contextlib.suppress(WireError):
             decode(prefix + data)
 
@@ -121,7 +121,7 @@ def test_a_changed_byte_raises_nothing_but_a_wire_error(payload, data):
 
 
 def raw_scalars(body: bytes) -> bytes:
-    return struct.pack("<4s4BQ", b"fsft", 3, 4, 6, 1, len(body)) + body
+    return struct.pack("<4s4BQ", b"fsft", 4, 4, 6, 1, len(body)) + body
 
 
 @given(st.binary(max_size=40) | st.text('[]{}":,.\\u0eE-NaIntrlfs ', max_size=20).map(str.encode))
@@ -174,14 +174,14 @@ def test_nan_and_infinities_survive_among_scalars():
 
 def test_the_layout_of_a_dense_tensor():
     """Written out by hand, so that no release changes it without a new version."""
-    expected = struct.pack("<4s4B2Q3f", b"fsft", 3, 1, 1, 2, 1, 3, 1.0, -2.0, 0.5)
+    expected = struct.pack("<4s4B2Q3f", b"fsft", 4, 1, 1, 2, 1, 3, 1.0, -2.0, 0.5)
     assert encode(torch.tensor([[1.0, -2.0, 0.5]])) == expected
 
 
 def test_the_layout_of_a_sparse_vector():
     """d / k = 5 gives b = 2: of the gaps 2, 0, 5 the low bits 10, 00, 01, then 1, 1 and 01."""
     payload = Sparse(torch.tensor([2, 3, 9]), torch.tensor([1.0, 2.0, 0.5]).double(), 15)
-    expected = struct.pack("<4s4B3Q3d", b"fsft", 3, 2, 2, 1, 3, 15, 0, 1.0, 2.0, 0.5)
+    expected = struct.pack("<4s4B3Q3d", b"fsft", 4, 2, 2, 1, 3, 15, 0, 1.0, 2.0, 0.5)
     assert encode(payload) == expected + bytes([0b01_00_10, 0b10_1_1])
 
 
@@ -189,34 +189,34 @@ def test_the_layout_of_a_sparse_vector_of_16_bits():
     """2^1 is the first power above the largest value; e travels as e + 2^15, 2^8 times."""
     payload = Sparse(torch.tensor([0, 1]), torch.tensor([1.0, -0.5]), 2, 16)
     form = 16 + 2**8 * (2**15 + 1)
-    expected = struct.pack("<4s4B3Q2e", b"fsft", 3, 2, 1, 1, 2, 2, form, 0.5, -0.25)
+    expected = struct.pack("<4s4B3Q2e", b"fsft", 4, 2, 1, 1, 2, 2, form, 0.5, -0.25)
     assert encode(payload) == expected + bytes([0b11])
 
 
 @pytest.mark.parametrize("form", [1, 7, 16 + 2**8 * (2**15 + 1001), 16, 8 + 2**40, 2**63])
 def test_a_form_of_values_that_is_not_ours_is_refused(form):
-    header = struct.pack("<4s4B3Q", b"fsft", 3, 2, 1, 1, 2, 2, form)
+    header = struct.pack("<4s4B3Q", b"fsft", 4, 2, 1, 1, 2, 2, form)
     with pytest.raises(WireError, match="form"):
         decode(header + bytes([0, 60, 0, 60, 3]))
 
 
 def test_the_layout_of_a_sketch():
     payload = Sketch(torch.tensor([[1.0], [2.0]]), 7, 2**64 - 1)
-    expected = struct.pack("<4s4B4Q2f", b"fsft", 3, 3, 1, 2, 2, 1, 7, 2**64 - 1, 1.0, 2.0)
+    expected = struct.pack("<4s4B4Q2f", b"fsft", 4, 3, 1, 2, 2, 1, 7, 2**64 - 1, 1.0, 2.0)
     assert encode(payload) == expected
 
 
 HEADERS = {
     "magic": (b"fsfx", 3, 1, 1, 0),
     "version": (b"fsft", 1, 1, 1, 0),
-    "kind 0": (b"fsft", 3, 0, 1, 0),
-    "kind 9": (b"fsft", 3, 9, 1, 0),
-    "dtype 0": (b"fsft", 3, 1, 0, 0),
-    "dtype 7": (b"fsft", 3, 1, 7, 0),
-    "9 dimensions": (b"fsft", 3, 1, 1, 9),
-    "a sparse matrix": (b"fsft", 3, 2, 1, 2),
-    "a sketch of one row": (b"fsft", 3, 3, 1, 1),
-    "scalars of floats": (b"fsft", 3, 4, 1, 1),
+    "kind 0": (b"fsft", 4, 0, 1, 0),
+    "kind 9": (b"fsft", 4, 9, 1, 0),
+    "dtype 0": (b"fsft", 4, 1, 0, 0),
+    "dtype 7": (b"fsft", 4, 1, 7, 0),
+    "9 dimensions": (b"fsft", 4, 1, 1, 9),
+    "a sparse matrix": (b"fsft", 4, 2, 1, 2),
+    "a sketch of one row": (b"fsft", 4, 3, 1, 1),
+    "scalars of floats": (b"fsft", 4, 4, 1, 1),
 }
 
 
@@ -230,7 +230,7 @@ def test_a_header_that_is_not_ours_is_refused(name):
     "shape", [(2**62,), (2**64 - 1,), (2**40, 2**40), (0, 2**62, 4), (2**63, 0), (3,)]
 )
 def test_a_shape_that_the_data_do_not_fill_is_refused(shape):
-    header = struct.pack(f"<4s4B{len(shape)}Q", b"fsft", 3, 1, 1, len(shape), *shape)
+    header = struct.pack(f"<4s4B{len(shape)}Q", b"fsft", 4, 1, 1, len(shape), *shape)
     with pytest.raises(WireError):
         decode(header + bytes(8))
 
@@ -238,12 +238,12 @@ def test_a_shape_that_the_data_do_not_fill_is_refused(shape):
 @pytest.mark.parametrize("shape", [(0, 2**62, 4), (2**63, 0)])
 def test_an_empty_tensor_that_no_machine_can_have_is_refused(shape):
     with pytest.raises(WireError, match="too large"):
-        decode(struct.pack(f"<4s4B{len(shape)}Q", b"fsft", 3, 1, 1, len(shape), *shape))
+        decode(struct.pack(f"<4s4B{len(shape)}Q", b"fsft", 4, 1, 1, len(shape), *shape))
 
 
 def test_indices_beyond_the_length_are_refused():
     """Gaps are never negative, so indices always ascend."""
-    data = struct.pack("<4s4B3Q2f", b"fsft", 3, 2, 1, 1, 2, 4, 0, 1.0, 1.0)
+    data = struct.pack("<4s4B3Q2f", b"fsft", 4, 2, 1, 1, 2, 4, 0, 1.0, 1.0)
     with pytest.raises(WireError, match="ascending"):
         decode(data + bytes([0b10000_1]))  # 0 and 5
 

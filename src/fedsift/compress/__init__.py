@@ -8,7 +8,7 @@ error_feedback    where the error of compression is remembered; of the sketch: s
 gradient_feedback Eq. 12: the error of the gradient of q
 ef21              EF21, which converges with a constant step; for sketches: sketch_tracking
 sparse_embedding  the random matrices S_1, S_2 of the non-iterative estimator
-hashing           the hash family behind the sketches
+hashing           the hash family behind the sketches; rotated_blocks: of the count sketch
 rounding          numbers in 16 or 8 bits
 rice, huffman     indices and numbers as few bits
 wire              payloads and scalars as bytes

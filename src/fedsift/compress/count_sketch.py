@@ -7,31 +7,36 @@
 | symbol | here | meaning |
 |---|---|---|
 | r, c | `rows`, `columns` | r c = O(log(d / delta) / tau) finds all tau-heavy coordinates |
-| b_j, s_j | `HashFamily` | bucket and sign of a coordinate in row j |
+| b_j, s_j | `RotatedBlocks` | bucket and sign of a coordinate in row j |
 | k | `k` | coordinates that `decompress` keeps |
 
 S is linear, so sketches of several clients can be averaged. One row's estimate has mean g_i and
-variance at most ||g||^2 / c; the median over rows makes large errors rare.
+variance at most ||g||^2 / c; the median over rows makes large errors rare. A row's squared norm has
+mean ||g||^2 and variance at most 4 ||g||^4 / c. ``rotated_blocks.py`` has the hash and the proofs.
 
-Working memory is O(d) and a block of constant size, never r * d: cells are hashed block by block.
+Working memory is O(d + r c), never r * d.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeAlias
 
 import torch
 from torch import Tensor
 
-from fedsift.compress.hashing import HashFamily, check_length
+from fedsift.compress.hashing import check_length
 from fedsift.compress.payload import Payload, Sketch, check_at_least, check_vector
+from fedsift.compress.rotated_blocks import RotatedBlocks
 from fedsift.compress.settings import RateKeys
 from fedsift.compress.topk import largest
 from fedsift.errors import InputError
 from fedsift.keys import BuildContext, Keys, Settings, key
+
+Pick: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # of two numbers, at every place
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class CountSketch:
 
     def __post_init__(self) -> None:
         check_length(self.length)
-        _ = self._hashes  # checks rows, columns and seed
+        _ = self._matrix  # checks rows, columns and seed
         if self.heavy is not None:
             check_at_least(1, heavy=self.heavy)
             if self.heavy > self.length:
@@ -93,12 +98,7 @@ class CountSketch:
 
     def compress(self, g: Tensor) -> Sketch:
         """Return the sketch of g, in g's dtype and on its device; the same bits every time."""
-        g = check_vector(g, self.length)
-        counters = g.new_zeros(self.rows, 2 * self.columns)
-        for block, cells in self._hashes.blocks(self.length, g.device):
-            _add_at(counters, cells, g[block])
-        positive, negative = counters.chunk(2, dim=1)
-        return self.wrap(positive - negative)
+        return self.wrap(self._matrix.apply(check_vector(g, self.length)))
 
     def estimate(self, sketch: Sketch) -> Tensor:
         """Return the estimate of every coordinate: the median over rows.
@@ -106,31 +106,30 @@ class CountSketch:
         With an even number of rows it is the mean of the two middle values.
         """
         table = self.check(sketch).table
-        counters = torch.cat((table, -table), dim=1)
         g = table.new_empty(self.length)
-        for block, cells in self._hashes.blocks(self.length, table.device):
-            g[block] = _median(counters.gather(1, cells))
+        for places, rows in self._matrix.rows_of(table):
+            g[places] = _median(rows)
         return g
 
     def mean(self, sketch: Sketch) -> Tensor:
-        """Return (1/r) S^T S g: g on average over seeds, with variance (d - 1) / rc ||g||^2."""
+        """Return (1/r) S^T S g: g on average over seeds, with variance at most d / rc ||g||^2."""
         table = self.check(sketch).table
-        counters = torch.cat((table, -table), dim=1)
         g = table.new_empty(self.length)
-        for block, cells in self._hashes.blocks(self.length, table.device):
-            g[block] = counters.gather(1, cells).mean(dim=0)
+        for places, rows in self._matrix.rows_of(table):
+            g[places] = sum(rows[1:], rows[0]) / self.rows
         return g
 
     def decompress(self, payload: Payload) -> Tensor:
         """Return the k estimates of largest magnitude, zero elsewhere."""
         estimate = self.estimate(self.check(payload))
         kept = largest(estimate, self.k)
-        return torch.zeros_like(estimate).index_put_((kept,), estimate[kept])
+        values = estimate[kept]
+        return estimate.zero_().index_put_((kept,), values)
 
     def norm(self, sketch: Sketch) -> float:
         """Estimate ||g|| as the root of the median over rows of the squared row norm."""
-        squares = self.check(sketch).table.square().sum(dim=1, keepdim=True)
-        return math.sqrt(_median(squares).item())
+        squares = self.check(sketch).table.square().sum(dim=1)
+        return math.sqrt(_median(list(squares)).item())
 
     def spec(self) -> dict[str, int | str]:
         """Return the name and the sizes, with the k in use."""
@@ -158,32 +157,40 @@ class CountSketch:
         return payload
 
     @cached_property
-    def _hashes(self) -> HashFamily:
-        return HashFamily(self.seed, self.rows, self.columns)
+    def _matrix(self) -> RotatedBlocks:
+        return RotatedBlocks(self.seed, self.rows, self.columns, self.length)
 
 
-def _add_at(counters: Tensor, cells: Tensor, g: Tensor) -> None:
-    """Add g to the given cells of every row, always in the same order."""
-    if counters.is_cuda:  # scatter_add_ there adds in any order; this one sorts first
-        rows = torch.arange(len(counters), device=counters.device).unsqueeze(1)
-        counters.index_put_((rows, cells), g.expand_as(cells), accumulate=True)
-    else:  # half the time of index_add_ and of bincount, and it keeps the dtype
-        counters.scatter_add_(1, cells, g.expand_as(cells))
+def _median(rows: list[Tensor]) -> Tensor:
+    """Return the median over rows.
 
-
-def _median(values: Tensor) -> Tensor:
-    """Return the median over dim 0.
-
-    Bubble sort, stopped at the middle: with a few long rows its vectorised min and max are some
-    ten times faster than torch.sort or torch.median across rows.
+    Of just so many rows that their least and greatest cannot be in the middle, these two are
+    dropped and the next row is taken in: the fewest vectorised min and max for a few long rows.
     """
-    rows: list[Tensor] = list(values)
-    lower, upper = (len(rows) - 1) // 2, len(rows) // 2
-    for top in range(len(rows) - 1, lower - 1, -1):
-        for j in range(top):
-            low, high = rows[j], rows[j + 1]
-            rows[j], rows[j + 1] = torch.minimum(low, high), torch.maximum(low, high)
-    return rows[lower] if lower == upper else (rows[lower] + rows[upper]) / 2
+    window, waiting = rows[: len(rows) // 2 + 2], rows[len(rows) // 2 + 2 :]
+    while len(window) > 2:
+        window = _inner(window)
+        window += [waiting.pop()] if waiting else []
+    return window[0] if len(window) == 1 else (window[0] + window[1]) / 2
+
+
+def _inner(rows: list[Tensor]) -> list[Tensor]:
+    """Return all but the least and the greatest, at every place."""
+    low, high = torch.minimum, torch.maximum
+    pairs = list(zip(rows[::2], rows[1::2], strict=False))
+    over = rows[2 * len(pairs) :]
+    lows = _without([low(*pair) for pair in pairs] + over, low, high)
+    over = [lows.pop()] if over else []
+    return lows + _without([high(*pair) for pair in pairs] + over, high, low)
+
+
+def _without(rows: list[Tensor], extreme: Pick, other: Pick) -> list[Tensor]:
+    """Return all but one extreme; the last of them has been compared with it at last."""
+    carried, kept = rows[0], []
+    for row in rows[1:-1]:
+        kept.append(other(carried, row))
+        carried = extreme(carried, row)
+    return [*kept, other(carried, rows[-1])] if len(rows) > 1 else []
 
 
 @dataclass(frozen=True)

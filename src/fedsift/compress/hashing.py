@@ -8,7 +8,8 @@ For a seed and a row j, a cubic over GF(p), p = 2^31 - 1, gives h in [0, p) for 
 
 The coefficients are the four little-endian 64-bit words, mod p, of BLAKE2b-256 of (seed, j). Sign
 and bucket are taken from disjoint bits of one value, so the pairs (bucket, sign) are 4-wise
-independent; count sketch and sparse embedding ask for pairwise buckets and 4-wise signs.
+independent; the sparse embedding asks for pairwise buckets and 4-wise signs, the count sketch for
+what `rotated_blocks.py` says.
 
 A bucket receives floor or ceil(2^30 / c) of the 2^30 values, so its probability is off from 1/c by
 a factor within 1 ± c / 2^30; a sign is off from 1/2 by less than 2^-31.
@@ -46,11 +47,12 @@ def coefficients(seed: int, row: int) -> list[int]:
 
 @dataclass(frozen=True)
 class HashFamily:
-    """`rows` hash functions from coordinates to `columns` buckets and a sign."""
+    """`rows` hash functions, from number `first` on, to `columns` buckets and a sign."""
 
     seed: int
     rows: int
     columns: int
+    first: int = 0
 
     def __post_init__(self) -> None:
         check_at_least(1, rows=self.rows, columns=self.columns)
@@ -87,7 +89,8 @@ class HashFamily:
 
     @cached_property
     def _coefficients(self) -> Tensor:
-        table = torch.tensor([coefficients(self.seed, row) for row in range(self.rows)])
+        rows = range(self.first, self.first + self.rows)
+        table = torch.tensor([coefficients(self.seed, row) for row in rows])
         return table.T.unsqueeze(2)
 
 

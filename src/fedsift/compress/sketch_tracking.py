@@ -6,7 +6,8 @@
 EF21 asks for a compressor that takes some part of *every* vector away. Reading heavy hitters out of
 a sketch does not: of a dense vector the k largest estimates are collisions, ||U(S(p)) - p|| is
 above ||p||, and G runs away, at any step. The mean (1/r) S^T S p does: it is p on average, with
-variance d / n ||p||^2, so that n / (n + d) of it takes n / (n + d) of ||Hv - G||^2 away on average.
+variance at most d / n ||p||^2, so that n / (n + d) of it takes at least n / (n + d) of ||Hv - G||^2
+away on average.
 But only in the n directions of the hash, so the hash is drawn anew in every iteration: this is SEGA
 (Hanzely, Mishchenko and Richtárik, NeurIPS 2018). It needs no heavy hitters, and alpha L <=
 O(n / d).

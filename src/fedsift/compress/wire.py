@@ -3,7 +3,7 @@
 | bytes | field |
 |---|---|
 | 4 | magic `fsft` |
-| 1 | version, 3 |
+| 1 | version, 4 |
 | 1 | kind: 1 dense, 2 sparse, 3 sketch, 4 scalars |
 | 1 | dtype: 1 float32, 2 float64, 3 float16, 4 bfloat16, 5 int64, 6 uint8 |
 | 1 | n, number of dimensions, at most 8 |
@@ -47,7 +47,7 @@ from fedsift.memory import aligned
 Scalar: TypeAlias = bool | int | float | str | None
 Scalars: TypeAlias = Mapping[str, Scalar]
 
-MAGIC, VERSION, MAX_DIMS = b"fsft", 3, 8
+MAGIC, VERSION, MAX_DIMS = b"fsft", 4, 8
 DENSE, SPARSE, SKETCH, SCALARS = 1, 2, 3, 4
 EXTRAS = {DENSE: 0, SPARSE: 2, SKETCH: 2, SCALARS: 0}  # fields after the shape
 NDIM = {SPARSE: 1, SKETCH: 2, SCALARS: 1}
