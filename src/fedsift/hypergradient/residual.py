@@ -13,8 +13,9 @@
 A residual that is read from the compressed numbers themselves reads low: the hash that steers v
 does not see what it has left out. ‖∇_y F‖ is the server's own and exact, so that only the part
 across ∇_y F, and a's error c / √320, are estimated: with 320 numbers within 4 % (one standard
-deviation; 6 % if all blocks of 32 numbers were parallel), and much nearer where v is small. Ten short rows rather than 5 × 64: two coordinates
-that hold most of a vector then collide in one row of ten, not of five.
+deviation; 6 % if all blocks of 32 numbers were parallel), and much nearer where v is small. Ten
+short rows rather than 5 × 64: two coordinates that hold most of a vector then collide in one row of
+ten, not of five.
 
 v = 0 has a residual of 1. An estimate is used as it is where it is surely better, by four standard
 deviations. Where it is not, but its product surely points along ∇_y F, it is used at the length
