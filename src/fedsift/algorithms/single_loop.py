@@ -28,7 +28,6 @@ or the run's own (``federation/compressed.py``).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_head_start
 from fedsift.algorithms.fedavg import draw_cohort, local_of, next_y
@@ -44,7 +43,7 @@ from fedsift.algorithms.outer_step import (
 )
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.compress import (
-    COMPRESSORS,
+    CompressorKeys,
     Feedback,
     FeedbackKeys,
     Payload,
@@ -57,7 +56,7 @@ from fedsift.hypergradient.products import Compression
 from fedsift.hypergradient.residual import Judge, Witness
 from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of, step_of
 from fedsift.hypergradient.solver_step import after_losses, step_back, update_v
-from fedsift.keys import BuildContext, Keys, Settings, key
+from fedsift.keys import BuildContext, Settings
 from fedsift.messages import ByDifference, Federation, Request, Versioned, scalars_of
 from fedsift.problem.sgd import LocalSteps
 from fedsift.randomness import derive
@@ -147,19 +146,6 @@ class SingleLoop:
         }
         own = {**state.own, **seen_scale(answers, v)}
         return RoundInfo(metrics, events), ServerState(y, x_next, solver, own)
-
-
-@dataclass(frozen=True)
-class CompressorKeys(Keys):
-    """What compresses the clients' products."""
-
-    table: ClassVar[str] = "solver"
-    compressor: str = key(
-        "auto",
-        "compressor of the clients' products; auto: topk if all clients take part, else "
-        "count-sketch",
-        choices=lambda: ("auto", *COMPRESSORS),
-    )
 
 
 def build(settings: Settings, context: BuildContext) -> Algorithm:

@@ -22,6 +22,7 @@ from torch import Tensor
 from fedsift.compress import SparseEmbedding
 from fedsift.errors import InputError
 from fedsift.hypergradient import CurvatureSettings
+from fedsift.hypergradient.non_iterative import Whole
 from fedsift.problem import Composite, Problem, SampleWeighting, chunks, cross_product
 from fedsift.problem.curvature import CURVATURES, cross_from, output_hessian
 from fedsift.problem.protocol import chunk_length
@@ -54,7 +55,7 @@ def sketch_pass(
     y: Tensor,
     batch: Any,
     S1: SparseEmbedding,
-    S2: SparseEmbedding,
+    S2: SparseEmbedding | Whole,
     curvature: CurvatureSettings,
 ) -> Tensor:
     """Return S_2 (curvature) S_1ᵀ, one column after the other: memory is O(d), not O(r_1 d).

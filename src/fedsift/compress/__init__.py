@@ -25,6 +25,7 @@ from fedsift.compress.identity import Identity
 from fedsift.compress.payload import Compressor, Payload, Sketch, Sparse, rate_of
 from fedsift.compress.registry import (
     COMPRESSORS,
+    CompressorKeys,
     chosen_feedback,
     compressor_groups,
     feedback_for,
@@ -44,6 +45,7 @@ __all__ = [
     "ClientFeedback",
     "ClientGradient",
     "Compressor",
+    "CompressorKeys",
     "CountSketch",
     "Feedback",
     "FeedbackKeys",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from fedsift.compress import count_sketch, identity, topk
 from fedsift.compress.count_sketch import CountSketch, SketchKeys
@@ -23,7 +23,7 @@ from fedsift.compress.sketch_feedback import SketchFeedback
 from fedsift.compress.sketch_tracking import SketchTracking
 from fedsift.compress.topk import TopK, TopKKeys
 from fedsift.errors import InputError
-from fedsift.keys import BuildContext, Keys, Settings
+from fedsift.keys import BuildContext, Keys, Settings, key
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,19 @@ COMPRESSORS: dict[str, Row] = {
         forms={"gradient": SketchGradient, "ef21": SketchTracking},
     ),
 }
+
+
+@dataclass(frozen=True)
+class CompressorKeys(Keys):
+    """What compresses the clients' products."""
+
+    table: ClassVar[str] = "solver"
+    compressor: str = key(
+        "auto",
+        "compressor of the clients' products; auto: for single-loop topk if all clients take part, "
+        "else count-sketch; for cg and neumann none",
+        choices=lambda: ("auto", *COMPRESSORS),
+    )
 
 
 def make_compressor(name: str, settings: Settings, context: BuildContext) -> Compressor:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from fedsift.compress import Payload, RateKeys, SparseEmbedding
 from fedsift.errors import ConfigError, InputError
@@ -46,6 +47,18 @@ from fedsift.messages import Cohort, Request, scalars_of
 from fedsift.randomness import derive
 
 SYSTEMS = ("least-squares", "galerkin")
+COLUMNS = "columns"  # of ``nystrom.py``: nothing on the left of the matrix
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The identity where an embedding may stand."""
+
+    rows: int
+
+    def apply(self, A: Tensor) -> Tensor:
+        """Return A."""
+        return A
 
 
 @dataclass(frozen=True)
@@ -68,8 +81,10 @@ class SketchedSystem(SubspaceSeed):
     seed2: int
     system: str = SYSTEMS[0]
 
-    def left(self, length: int) -> SparseEmbedding:
-        """Return the embedding on the left of the matrix: S_2, or S_1 for Galerkin."""
+    def left(self, length: int) -> SparseEmbedding | Whole:
+        """Return what is on the left of the matrix: S_2, S_1 for Galerkin, or nothing."""
+        if self.system == COLUMNS:
+            return Whole(length)
         if self.system == "galerkin":
             return self.embedding(length)
         return SparseEmbedding(self.r2, length, self.seed2)

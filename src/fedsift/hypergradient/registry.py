@@ -8,6 +8,8 @@ from __future__ import annotations
 from fedsift.hypergradient.iterative import ITER_SKETCH, ITER_TOPK
 from fedsift.hypergradient.no_hessian import NO_HESSIAN
 from fedsift.hypergradient.non_iterative import NON_ITER
+from fedsift.hypergradient.nystrom import NYSTROM
+from fedsift.hypergradient.series import CG, NEUMANN
 from fedsift.hypergradient.settings import EstimatorRow
 
 ESTIMATORS: dict[str, EstimatorRow] = {
@@ -15,4 +17,7 @@ ESTIMATORS: dict[str, EstimatorRow] = {
     "iter-sketch": ITER_SKETCH,
     "non-iter": NON_ITER,
     "no-hessian": NO_HESSIAN,
+    "cg": CG,
+    "neumann": NEUMANN,
+    "nystrom": NYSTROM,
 }
