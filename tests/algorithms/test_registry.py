@@ -326,6 +326,8 @@ DEFAULTS = {
         "system": "least-squares",
         "fresh_seeds": True,
         "storm": 0.9,
+        "terms": 10,
+        "rank": 10,
     },
 }
 

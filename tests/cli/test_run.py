@@ -143,8 +143,8 @@ def test_a_key_of_one_of_the_methods_needs_its_name(fedsift, text, words, where)
     assert (ended.code, ended.err) == (
         2,
         f"fedsift: {where}: auto does not read the key 'rate'; methods that read it: single-loop, "
-        "iter-topk, iter-sketch, non-iter; choose one of them as the method; `fedsift run --keys "
-        "auto` prints the keys of auto\n",
+        "iter-topk, iter-sketch, non-iter, cg, neumann; choose one of them as the method; `fedsift "
+        "run --keys auto` prints the keys of auto\n",
     )
     assert not Path("runs").exists()
 

@@ -8,7 +8,7 @@ import torch
 import fedsift as fs
 from conftest import quadratic_case
 from fedsift.hypergradient import CurvatureSettings, SolverState
-from fedsift.hypergradient.series import Series, conjugate, neumann
+from fedsift.hypergradient.series import Conjugate, Neumann, Series
 
 D = 30
 
@@ -28,13 +28,13 @@ def true_residual(case, v, damping=0.0):
 
 
 def test_conjugate_gradients_are_exact_after_as_many_products_as_unknowns(case):
-    estimate = found(Series(fs.Identity(D), conjugate, D), case)
+    estimate = found(Series(fs.Identity(D), Conjugate(), D), case)
     torch.testing.assert_close(estimate.v, case.v, rtol=1e-8, atol=1e-8)
 
 
 def test_conjugate_gradients_are_the_best_of_their_krylov_space(case):
     k, H, b = 6, case.mean.A, case.point.outer_gradient
-    v = found(Series(fs.Identity(D), conjugate, k), case).v
+    v = found(Series(fs.Identity(D), Conjugate(), k), case).v
     powers = [b]
     for _ in range(k - 1):
         powers.append(H @ powers[-1])
@@ -45,7 +45,7 @@ def test_conjugate_gradients_are_the_best_of_their_krylov_space(case):
 
 def test_the_neumann_series_is_the_sum_of_powers(case):
     step, k, H, b = 0.01, 7, case.mean.A, case.point.outer_gradient
-    v = found(Series(fs.Identity(D), neumann(step), k), case).v
+    v = found(Series(fs.Identity(D), Neumann(step), k), case).v
     power, total = b.clone(), torch.zeros_like(b)
     for _ in range(k):
         total += step * power
@@ -55,7 +55,7 @@ def test_the_neumann_series_is_the_sum_of_powers(case):
 
 def test_damping_is_the_servers(case):
     matrix = CurvatureSettings(damping=2.0)
-    v = found(Series(fs.Identity(D), conjugate, D, matrix), case).v
+    v = found(Series(fs.Identity(D), Conjugate(), D, matrix), case).v
     H = case.mean.A + 2.0 * torch.eye(D, dtype=torch.float64)
     expected = torch.linalg.solve(H, case.point.outer_gradient)
     torch.testing.assert_close(v, expected, rtol=1e-8, atol=1e-8)
@@ -66,7 +66,7 @@ def test_damping_is_the_servers(case):
     [fs.Identity(D), fs.TopK(D, 8), fs.CountSketch(D, 5, 12, 3)],
     ids=["identity", "topk", "count-sketch"],
 )
-@pytest.mark.parametrize("rule", [conjugate, neumann(0.02)], ids=["cg", "neumann"])
+@pytest.mark.parametrize("rule", [Conjugate(), Neumann(0.02)], ids=["cg", "neumann"])
 def test_nothing_is_worse_than_zero_and_the_residual_is_true(case, compressor, rule):
     estimate = found(Series(compressor, rule, 6), case)
     true = true_residual(case, estimate.v)
@@ -76,12 +76,12 @@ def test_nothing_is_worse_than_zero_and_the_residual_is_true(case, compressor, r
 
 def test_negative_curvature_is_said(case):
     matrix = CurvatureSettings(damping=-1e3)
-    estimate = found(Series(fs.Identity(D), conjugate, 3, matrix), case)
+    estimate = found(Series(fs.Identity(D), Conjugate(), 3, matrix), case)
     assert not estimate.usable
     assert "curvature along v is negative" in estimate.advice
 
 
 def test_every_product_is_one_exchange(case):
     before = case.federation.traffic.exchanges
-    found(Series(fs.Identity(D), conjugate, 4), case)
+    found(Series(fs.Identity(D), Conjugate(), 4), case)
     assert case.federation.traffic.exchanges - before == 4

@@ -29,6 +29,11 @@ class FitSettings(TypedDict, total=False):
     every method.
     """
 
+    policy: str
+    """What simulated sites refuse: a policy.toml, or default for that of a site; empty: nothing.
+    Default: ''. Read by every method.
+    """
+
     share_summary: bool
     """Sites report to the server how many of their labels are suspicious. Default: False. Read
     by every method.
@@ -114,55 +119,60 @@ class FitSettings(TypedDict, total=False):
 
     outer_lr: float
     """Outer step size η. Default: 0.1. Read by ``single-loop``, ``first-order``, ``clean-step``,
-    ``simfbo``, ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``.
+    ``simfbo``, ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``,
+    ``cg``, ``neumann``, ``nystrom``.
     """
 
     outer_rule: Literal["scale-free", "gradient"]
     """Scale-free divides the hypergradient by its root mean square over all clients; gradient
     does not. Default: 'scale-free'. Read by ``single-loop``, ``first-order``, ``clean-step``,
-    ``simfbo``, ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``.
+    ``simfbo``, ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``,
+    ``cg``, ``neumann``, ``nystrom``.
     """
 
     weight_mean: float
     """Weight of the past in the mean over rounds of a sample's weight, which is what is
     reported; 0: that of the last round. Default: 0.9. Read by ``single-loop``, ``first-
     order``, ``clean-step``, ``simfbo``, ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-
-    iter``, ``no-hessian``.
+    iter``, ``no-hessian``, ``cg``, ``neumann``, ``nystrom``.
     """
 
     outer_decay: int
     """Rounds after which the outer step falls like 1/k, as far as the model is trusted; 0
     disables decay and self_paced. Default: 10. Read by ``single-loop``, ``first-order``,
     ``clean-step``, ``simfbo``, ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-iter``,
-    ``no-hessian``.
+    ``no-hessian``, ``cg``, ``neumann``, ``nystrom``.
     """
 
     self_paced: float
     """C: how strongly the model's own predictions move the weights as the outer step falls; 0:
     off. Default: 1.0. Read by ``single-loop``, ``first-order``, ``clean-step``, ``simfbo``,
-    ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``.
+    ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``, ``cg``,
+    ``neumann``, ``nystrom``.
     """
 
     bootstrap: float
     """Share of a down-weighted sample's loss that goes to the predicted class; 0: off. Default:
     1.0. Read by ``single-loop``, ``first-order``, ``clean-step``, ``simfbo``, ``fedbioacc``,
-    ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``.
+    ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``, ``cg``, ``neumann``,
+    ``nystrom``.
     """
 
     initial_weight: float
     """Weight of every sample before round 1. Default: 1.0. Read by ``single-loop``, ``first-
     order``, ``clean-step``, ``simfbo``, ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-
-    iter``, ``no-hessian``.
+    iter``, ``no-hessian``, ``cg``, ``neumann``, ``nystrom``.
     """
 
     rate: float
     """Compression rate: d / numbers sent. Default: 20.0. Read by ``single-loop``, ``iter-topk``,
-    ``iter-sketch``, ``non-iter``.
+    ``iter-sketch``, ``non-iter``, ``cg``, ``neumann``.
     """
 
     compressor: Literal["auto", "identity", "topk", "count-sketch"]
-    """Compressor of the clients' products; auto: topk if all clients take part, else count-
-    sketch. Default: 'auto'. Read by ``single-loop``.
+    """Compressor of the clients' products; auto: for single-loop topk if all clients take part,
+    else count-sketch; for cg and neumann none. Default: 'auto'. Read by ``single-loop``,
+    ``cg``, ``neumann``.
     """
 
     feedback: Literal["auto", "listing", "gradient", "ef21"]
@@ -174,38 +184,41 @@ class FitSettings(TypedDict, total=False):
 
     value_bits: int
     """Bits, at most, of a number that topk sends: 32 (all of it), 16 or 8. Default: 16. Read by
-    ``single-loop``, ``iter-topk``.
+    ``single-loop``, ``iter-topk``, ``cg``, ``neumann``.
     """
 
     sketch_rows: int
-    """Rows of the count-sketch. Default: 5. Read by ``single-loop``, ``iter-sketch``."""
+    """Rows of the count-sketch. Default: 5. Read by ``single-loop``, ``iter-sketch``, ``cg``,
+    ``neumann``.
+    """
 
     heavy: int
     """How many of the largest entries a count-sketch recovers; 0: its columns // 16. Default: 0.
-    Read by ``single-loop``, ``iter-sketch``.
+    Read by ``single-loop``, ``iter-sketch``, ``cg``, ``neumann``.
     """
 
     solver_lr: float | Literal["auto"]
     """Solver step size α; auto: the inner step's, n / (n + d) of it for a sketch of n numbers.
     Default: 'auto'. Read by ``single-loop``, ``simfbo``, ``fedbioacc``, ``iter-topk``,
-    ``iter-sketch``, ``no-hessian``.
+    ``iter-sketch``, ``no-hessian``, ``neumann``.
     """
 
     curvature: Literal["hessian", "gauss-newton"]
     """Matrix of the linear system. Default: 'gauss-newton'. Read by ``single-loop``, ``simfbo``,
-    ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``.
+    ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``, ``cg``,
+    ``neumann``, ``nystrom``.
     """
 
     damping: float | Literal["auto"]
     """Added to the diagonal of the matrix; auto: 0.05 over the inner step. Default: 'auto'. Read
     by ``single-loop``, ``simfbo``, ``fedbioacc``, ``iter-topk``, ``iter-sketch``, ``non-
-    iter``, ``no-hessian``.
+    iter``, ``no-hessian``, ``cg``, ``neumann``, ``nystrom``.
     """
 
     curvature_batch: int
     """Samples that a client draws per round for its products with the matrix; 0: all. Default:
     128. Read by ``single-loop``, ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-
-    hessian``.
+    hessian``, ``cg``, ``neumann``, ``nystrom``.
     """
 
     penalty: float
@@ -264,13 +277,14 @@ class FitSettings(TypedDict, total=False):
 
     check_residual: bool
     """Measure the residual exactly, by one more exchange without compression per round. Default:
-    False. Read by ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``.
+    False. Read by ``iter-topk``, ``iter-sketch``, ``non-iter``, ``no-hessian``, ``cg``,
+    ``neumann``, ``nystrom``.
     """
 
     fresh_cohort: bool
     """Draw clients anew for the estimate and the outer step, as Algorithms 2 and 3 are listed;
     false: those of the local steps. Default: False. Read by ``iter-topk``, ``iter-sketch``,
-    ``non-iter``, ``no-hessian``.
+    ``non-iter``, ``no-hessian``, ``cg``, ``neumann``, ``nystrom``.
     """
 
     system: Literal["least-squares", "galerkin"]
@@ -287,4 +301,14 @@ class FitSettings(TypedDict, total=False):
 
     fresh_seeds: bool
     """Draw the sketches of the system anew in every round. Default: True. Read by ``non-iter``.
+    """
+
+    terms: int
+    """Directions that v is made of, one product each per round. Default: 10. Read by ``cg``,
+    ``neumann``.
+    """
+
+    rank: int
+    """Products that a client makes per round for the Nyström sketch. Default: 10. Read by
+    ``nystrom``.
     """

@@ -125,4 +125,5 @@ NYSTROM = EstimatorRow(
     "beyond the paper: a Nyström sketch of the matrix, one exchange, d x rank numbers up",
     (RankKeys, CurvatureKeys, ResidualKeys),
     build,
+    asks="sketch measure product",
 )

@@ -19,9 +19,8 @@ The residual of v needs no exchange of its own: every reply has an independent s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -60,26 +59,37 @@ class Term(NamedTuple):
     p: Tensor
 
 
-Rule = Callable[[Term, Tensor, float], tuple[float, Term]]
+class Rule(Protocol):
+    """How the series goes on."""
+
+    def __call__(self, term: Term, product: Tensor, curvature: float) -> tuple[float, Term]:
+        """Return α_i and the next term, by Hp_i and p_iᵀHp_i."""
+        ...
 
 
-def conjugate(term: Term, product: Tensor, curvature: float) -> tuple[float, Term]:
-    """Return α_i and the next term, by conjugate gradients."""
-    size = float(term.r @ term.r)
-    step = size / curvature
-    r = term.r - step * product
-    beta = max(0.0, float(r @ (r - term.r)) / size)
-    return step, Term(r, r + beta * term.p)
+@dataclass(frozen=True)
+class Conjugate:
+    """Conjugate gradients."""
 
-
-def neumann(step: float) -> Rule:
-    """Return the rule of the Neumann series with step α."""
-
-    def rule(term: Term, product: Tensor, curvature: float) -> tuple[float, Term]:  # noqa: ARG001
+    def __call__(self, term: Term, product: Tensor, curvature: float) -> tuple[float, Term]:
+        """Return α_i and the next term."""
+        size = float(term.r @ term.r)
+        step = size / curvature
         r = term.r - step * product
-        return step, Term(r, r)
+        beta = max(0.0, float(r @ (r - term.r)) / size)
+        return step, Term(r, r + beta * term.p)
 
-    return rule
+
+@dataclass(frozen=True)
+class Neumann:
+    """The Neumann series with step α."""
+
+    step: float
+
+    def __call__(self, term: Term, product: Tensor, curvature: float) -> tuple[float, Term]:  # noqa: ARG002
+        """Return α and the next term."""
+        r = term.r - self.step * product
+        return self.step, Term(r, r)
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,7 @@ class Series:
 
     Attributes:
         compressor: S and U of the products.
-        rule: ``conjugate``, or ``neumann(step)``.
+        rule: ``Conjugate()``, or ``Neumann(step)``.
         iterations: I.
         curvature: Which matrix is used.
         check_residual: Whether the residual is measured exactly, by one more exchange.
@@ -96,7 +106,7 @@ class Series:
     """
 
     compressor: Compressor
-    rule: Rule = conjugate
+    rule: Rule = Conjugate()
     iterations: int = 10
     curvature: CurvatureSettings = CurvatureSettings()
     check_residual: bool = False
@@ -172,12 +182,12 @@ def _compressor(settings: Settings, context: BuildContext) -> Compressor:
 
 def build_conjugate(settings: Settings, context: BuildContext) -> Series:
     """Build conjugate gradients from their keys."""
-    return _with(conjugate, settings, context)
+    return _with(Conjugate(), settings, context)
 
 
 def build_neumann(settings: Settings, context: BuildContext) -> Series:
     """Build the Neumann series from its keys."""
-    return _with(neumann(number(settings[StepKeys].solver_lr)), settings, context)
+    return _with(Neumann(number(settings[StepKeys].solver_lr)), settings, context)
 
 
 def _with(rule: Rule, settings: Settings, context: BuildContext) -> Series:
@@ -197,9 +207,11 @@ CG = EstimatorRow(
     "beyond the paper: conjugate gradients, uncompressed unless a compressor is named",
     (*_GROUPS, *_COMPRESSION),
     build_conjugate,
+    asks="product*",
 )
 NEUMANN = EstimatorRow(
     "beyond the paper: the Neumann series, uncompressed unless a compressor is named",
     (*_GROUPS, StepKeys, *_COMPRESSION),
     build_neumann,
+    asks="product*",
 )
