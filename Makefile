@@ -5,10 +5,14 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PEERS  := $(VENV)/.installed-peers
 
-.PHONY: demo test test-all lint bench mutants clean browser
+.PHONY: demo docs test test-all lint bench mutants clean browser
 
 demo: $(STAMP)
 	$(BIN)/fedsift demo
+
+# The documents as a site, build/site/index.html; nothing is loaded from elsewhere.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 test: $(STAMP) browser
 	$(BIN)/python -m pytest -n 2

@@ -1,4 +1,4 @@
-"""How many clean samples are needed: single-loop against the clean set alone.
+"""How many clean samples are needed: the default against single-loop and the clean set alone.
 
     python -m benchmarks.clean_samples --out results/clean_samples.json
     python docs/dev/make_pictures.py                                        draws it
@@ -9,7 +9,8 @@
 | breast cancer | 3     | 25 %         | 32 hidden units | the first n of 160                |
 
 Sites and test set are the same for every n; 60 rounds, defaults, seeds 0 to 2. Draws are random, so
-few clean samples may lack a class, whose labels then cannot be judged.
+few clean samples may lack a class, whose labels then cannot be judged. What the file has is kept: a
+stopped run goes on.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from fedsift.problem.networks import build_model
 
 SIZES = (10, 20, 40, 80, 160)
 SEEDS = (0, 1, 2)
-METHODS = ("single-loop", "clean-only")
+NAMES = ("data", "clean", "method", "seed")
+METHODS = ("auto", "single-loop", "clean-only")
 
 
 def digits(seed: int, clean: int) -> Case:
@@ -46,6 +48,9 @@ def digits(seed: int, clean: int) -> Case:
 def measure(out: Path | None) -> None:
     """Write a row per dataset, number of clean samples, method and seed, as they are done."""
     rows: list[dict[str, Any]] = []
+    if out is not None and out.exists():
+        rows = json.loads(out.read_text(encoding="utf-8"))["rows"]
+    done = {tuple(row[key] for key in NAMES) for row in rows}
     command = "python -m benchmarks.clean_samples --out results/clean_samples.json"
     for seed in SEEDS:
         for clean in SIZES:
@@ -55,12 +60,14 @@ def measure(out: Path | None) -> None:
             }
             for data, (case, model) in cases.items():
                 for method in METHODS:
-                    rows.append({"data": data, "clean": clean, "method": method, "seed": seed})
-                    rows[-1] |= run(case, model, method, seed)
+                    named = dict(zip(NAMES, (data, clean, method, seed), strict=True))
+                    if tuple(named.values()) in done:
+                        continue
+                    rows.append(named | run(case, model, method, seed))
                     print(rows[-1], flush=True)
-            if out is not None:
-                found = {**provenance(command), "rows": rows}
-                write_text(out, json.dumps(found, indent=1) + "\n")
+                    if out is not None:
+                        found = {**provenance(command), "rows": rows}
+                        write_text(out, json.dumps(found, indent=1) + "\n")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 
 import pytest
@@ -92,3 +93,16 @@ def quadratic_case(**sizes: object) -> QuadraticCase:
 @pytest.fixture
 def quadratic() -> QuadraticCase:
     return quadratic_case()
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Start Chromium once."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("there is no Chromium; on Debian: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()

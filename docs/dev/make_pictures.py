@@ -25,9 +25,10 @@ from fedsift.report import load_run
 COLOURS = {
     "fedavg": "#767676",
     "clean-only": "#E69F00",
-    "single-loop": "#0072B2",
+    "auto": "#0072B2",
     "oracle": "#000000",
 }
+CLEAN_COLOURS = {"auto": "#0072B2", "single-loop": "#009E73", "clean-only": "#D55E00"}
 IMAGES = Path(__file__).parents[1] / "images"
 SCALING = Path(__file__).parents[2] / "results" / "scaling.json"
 CLEAN_SAMPLES = Path(__file__).parents[2] / "results" / "clean_samples.json"
@@ -53,11 +54,11 @@ def main(demo: Path, out: Path) -> None:
             100 * run.rounds["test_accuracy"],
             style,
             color=COLOURS[name],
-            label=name,
+            label="auto, the default" if name == "auto" else name,
         )
     left.set(xlabel="round", ylabel="test accuracy (%)", ylim=(60, 100))
     left.legend(frameon=False, loc="lower left")
-    weights = runs["single-loop"].weights
+    weights = runs["auto"].weights
     wrong = weights["label"] != weights["true_label"]
     right.hist(
         [weights["weight"][~wrong], weights["weight"][wrong]],
@@ -67,7 +68,7 @@ def main(demo: Path, out: Path) -> None:
         label=["label is right", "label is wrong"],
     )
     right.axvline(0.5, color="black", linewidth=0.8, linestyle=":")
-    right.set(xlabel="learned weight of a sample", ylabel="samples")
+    right.set(xlabel="weight that a site gave to a sample", ylabel="samples")
     right.legend(frameon=False, loc="upper center")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
@@ -101,7 +102,7 @@ def clean_samples(results: Path, out: Path) -> None:
     panels = [(data, key) for data in ("digits", "breast cancer") for key in ("f1", "accuracy")]
     titles = {"f1": "F1 of the flags", "accuracy": "accuracy"}
     for axes, (data, key) in zip(figure.subplots(1, 4, sharey=True), panels, strict=True):
-        for method, colour in (("single-loop", "#0072B2"), ("clean-only", "#D55E00")):
+        for method, colour in CLEAN_COLOURS.items():
             found: dict[int, list[float]] = {}
             for row in rows:
                 if (row["data"], row["method"]) == (data, method):

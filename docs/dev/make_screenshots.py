@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 IMAGES = Path(__file__).parents[1] / "images"
-METHOD, CLIENT = "single-loop", "0"
+METHOD, CLIENT = "auto", "0"
 DESK, PHONE = {"width": 1100, "height": 760}, {"width": 390, "height": 780}
 
 

@@ -6,13 +6,16 @@ python docs/dev/make_settings.py
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from pathlib import Path
 
-from fedsift.algorithms.registry import METHODS
-from fedsift.experiment.common_keys import COMMON, NOT_SETTINGS
+sys.path.insert(0, str(Path(__file__).parent))
+from reference_pages import readers
+
+from fedsift.experiment.common_keys import NOT_SETTINGS
 from fedsift.experiment.config import all_keys
-from fedsift.keys import Key, keys_of
+from fedsift.keys import Key
 
 TARGET = Path(__file__).parents[2] / "src" / "fedsift" / "experiment" / "settings.py"
 HEAD = '''"""The settings of ``fit``, for editors, type checkers and ``help``.
@@ -41,7 +44,7 @@ def written() -> str:
 
 
 def _entry(key: Key) -> str:
-    lines = (f"{key.text}.", f"Default: {key.default!r}.", f"Read by {_readers(key.name)}.")
+    lines = (f"{key.text}.", f"Default: {key.default!r}.", f"Read by {readers(key.name)}.")
     text = " ".join(line[0].upper() + line[1:] if line[0].isascii() else line for line in lines)
     if len(text) <= 88:
         return f'\n    {key.name}: {_type(key)}\n    """{text}"""\n'
@@ -54,17 +57,6 @@ def _type(key: Key) -> str:
     if allowed is not None:
         return f"Literal[{', '.join(map(json.dumps, allowed))}]"
     return 'float | Literal["auto"]' if key.kind == "Auto" else key.kind
-
-
-def _readers(name: str) -> str:
-    """Return the methods that read a key; a long list is said by those that do not."""
-    if name in keys_of(*COMMON):
-        return "every method"
-    able = [method for method, row in METHODS.items() if row.reads(name)]
-    unable = [f"``{method}``" for method in METHODS if method not in able]
-    if len(unable) < len(able):
-        return f"every method but {', '.join(unable)}" if unable else "every method"
-    return ", ".join(f"``{method}``" for method in able)
 
 
 if __name__ == "__main__":

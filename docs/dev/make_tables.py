@@ -24,6 +24,7 @@ BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
 CALIBRATION = re.compile(r"<!-- calibration -->\n(?:\n?\|.*\n)*")
 BREAST_CANCER = re.compile(r"<!-- breast-cancer -->\n(?:\n?\|.*\n)*")
 CHECKED = re.compile(r"<!-- clean-set-check -->\n(?:\n?\|.*\n)*")
+CLEAN_SAMPLES = re.compile(r"<!-- clean-samples -->\n(?:\n?\|.*\n)*")
 NETWORKS = re.compile(r"<!-- networks -->\n(?:\n?\|.*\n)*")
 REAL_NOISE = re.compile(r"<!-- real-noise -->\n(?:\n?\|.*\n)*")
 METHODS_TABLE = re.compile(r"<!-- methods -->\n(?:\n?\|.*\n)*")
@@ -31,20 +32,26 @@ ABLATIONS = re.compile(r"<!-- ablations -->\n(?:\n?\|.*\n)*")
 TOTAL_BYTES = re.compile(r"<!-- bytes -->\n(?:\n?\|.*\n)*")
 CURVATURE = re.compile(r"<!-- curvature-pays -->\n(?:\n?\|.*\n)*")
 STEP_SIZES = re.compile(r"<!-- step-sizes -->\n(?:\n?\|.*\n)*")
-PAGES = ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/guide/audit.md")
+PAGES = ("docs/results.md", "docs/benchmarks.md", "docs/guide/audit.md")
+PAGES += ("docs/guide/clean-samples.md",)
 PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/dev/decisions.md", "docs/first-order.md")
 MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
 FOUND = ("f1", "precision", "recall", "auc")
 TITLES = ["precision", "recall", "AUC", "MB up", "MB down", "exchanges"]
 
 
-def row(summary: dict[str, object], found: tuple[str, ...]) -> str:
+def row(summary: dict[str, Any], found: tuple[str, ...]) -> str:
     """Return one run as a row of the table."""
-    cells = [f"`{summary['method']}`", str(summary["seed"]), str(summary["rounds"])]
+    cells = [_method(summary), str(summary["seed"]), str(summary["rounds"])]
     shares = [summary[key] for key in ("test_accuracy", *found)]
     cells += ["–" if share is None else f"{share:.3f}" for share in shares]
     cells += [f"{int(str(summary[k])) / 1e6:.1f}" for k in ("bytes_up", "bytes_down")]
     return "| " + " | ".join([*cells, str(summary["exchanges"])]) + " |\n"
+
+
+def _method(summary: dict[str, Any]) -> str:
+    by = summary.get("chosen", {}).get("by")
+    return f"`{by}` (`{summary['method']}`)" if by else f"`{summary['method']}`"
 
 
 def table(name: str) -> str:
@@ -120,6 +127,24 @@ def clean_set_check() -> str:
     titles = ["data", "samples", "warned, none wrong", "warned, a tenth wrong"]
     titles += ["of the wrong: named", "of the named: wrong"]
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
+
+
+def clean_samples() -> str:
+    """Return F1 and accuracy against the number of clean samples: means over the seeds."""
+    path = ROOT / "results" / "clean_samples.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    named, out = ("auto", "single-loop", "clean-only"), []
+    for data, clean in dict.fromkeys((row["data"], row["clean"]) for row in rows):
+        same = [row for row in rows if (row["data"], row["clean"]) == (data, clean)]
+        shown = [data, str(clean)]
+        for method in named:
+            own = [row for row in same if row["method"] == method]
+            shown += [f"{_mean_or_dash(own, key)}" for key in ("f1", "accuracy")]
+        out.append((data != "digits", clean, f"| {' | '.join(shown)} |\n"))
+    titles = ["data", "clean samples"]
+    titles += [f"`{method}` {what}" for method in named for what in ("F1", "accuracy")]
+    head = f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n"
+    return head + "".join(row for *_, row in sorted(out))
 
 
 def cells_of(folder: str) -> list[dict[str, Any]]:
@@ -294,6 +319,7 @@ def fill(text: str) -> str:
     text = BREAST_CANCER.sub(lambda _: f"<!-- breast-cancer -->\n\n{breast_cancer()}", text)
     text = CHECKED.sub(lambda _: f"<!-- clean-set-check -->\n\n{clean_set_check()}", text)
     text = REAL_NOISE.sub(lambda _: f"<!-- real-noise -->\n\n{real_noise()}", text)
+    text = CLEAN_SAMPLES.sub(lambda _: f"<!-- clean-samples -->\n\n{clean_samples()}", text)
     text = NETWORKS.sub(lambda _: f"<!-- networks -->\n\n{networks()}", text)
     text = METHODS_TABLE.sub(lambda _: f"<!-- methods -->\n\n{methods()}", text)
     text = ABLATIONS.sub(lambda _: f"<!-- ablations -->\n\n{ablations()}", text)

@@ -26,6 +26,9 @@ class Share:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.estimate:.1%} ({self.low:.1%} to {self.high:.1%})".replace("%", " %")
+
 
 @dataclass(frozen=True)
 class ClassSummary:

@@ -41,7 +41,7 @@ def read(
     Raises:
         DataError: The file cannot be read, or lacks a column; the sentence says which.
 
-    Example:
+    Examples:
         >>> import pandas as pd, fedsift as fs
         >>> table = pd.DataFrame(
         ...     {"patient": ["P1", "P2"], "age": [61, 47], "diagnosis": ["malignant", "benign"]}

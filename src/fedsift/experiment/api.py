@@ -66,7 +66,7 @@ def fit(
         ConfigError: A setting is unknown, out of range, or not read by the method.
         RunError: The run failed although its input was fine.
 
-    Example:
+    Examples:
         >>> import torch, fedsift as fs
         >>> X = torch.randn(90, 4, generator=torch.Generator().manual_seed(0))
         >>> y = (X[:, 0] > 0).long()

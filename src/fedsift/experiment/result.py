@@ -34,7 +34,7 @@ class Result:
         rounds: The record of every round.
         audits: The audit of every site.
 
-    Example:
+    Examples:
         >>> import torch, fedsift as fs
         >>> X = torch.randn(90, 4, generator=torch.Generator().manual_seed(0))
         >>> y = (X[:, 0] > 0).long()

@@ -65,7 +65,7 @@ def load(folder: str | Path, model: nn.Module | None = None) -> Result:
     Raises:
         InputError: The folder holds no finished run, or the model does not fit it.
 
-    Example:
+    Examples:
         >>> import tempfile, torch, fedsift as fs
         >>> X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
         >>> y = (X[:, 0] > 0).long()

@@ -150,7 +150,7 @@ def simulate(
     Raises:
         InputError: Shapes, labels or names do not fit together; the sentence says which.
 
-    Example:
+    Examples:
         >>> import torch, fedsift as fs
         >>> X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
         >>> y = (X[:, 0] > 0).long()

@@ -136,7 +136,7 @@ def solve(
             or a setting is unknown.
         InputError: The folder holds another run, or none to resume.
 
-    Example:
+    Examples:
         A penalty x whose best value is known. The clients' targets are 2, so y_x = 2 / (1 + e^x);
         the server's targets are 1, so F is least at e^x = 1, where x = 0.
 

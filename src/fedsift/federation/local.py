@@ -33,7 +33,7 @@ class LocalFederation:
         names: What to call the clients.
         guard: What clients refuse, as sites with its policy would; batches are drawn as without.
 
-    Example:
+    Examples:
         >>> import torch, fedsift as fs
         >>> problem = fs.LossPair(
         ...     lambda x, y, batch: (y - x).square().sum(),

@@ -77,7 +77,7 @@ class Constant:
     Attributes:
         step: α.
 
-    Example:
+    Examples:
         >>> import fedsift as fs
         >>> fs.Constant(0.1)(7)
         0.1
@@ -102,7 +102,7 @@ class Theorem:
         mu: μ, by which the inner loss is strongly convex.
         shift: a.
 
-    Example:
+    Examples:
         >>> import fedsift as fs
         >>> fs.Theorem(mu=2.0, shift=1.0)(3)
         1.0

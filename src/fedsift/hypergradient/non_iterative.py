@@ -103,7 +103,7 @@ class NonIterative:
         check_residual: Whether the residual is measured exactly, by one more exchange.
         seed: The seed of the sketches.
 
-    Example:
+    Examples:
         >>> import fedsift as fs
         >>> fs.NonIterative.rows_at_rate(length=20_000, rate=100)
         (10, 20)

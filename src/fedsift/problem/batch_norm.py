@@ -31,7 +31,7 @@ def without_batch_norm(model: nn.Module) -> nn.Module:
     Returns:
         A copy that can be trained with small batches at every site.
 
-    Example:
+    Examples:
         >>> import fedsift as fs
         >>> from torch import nn
         >>> made = fs.without_batch_norm(nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8)))

@@ -24,7 +24,7 @@ class LossPair:
         projection: Maps x back to where it may be; by default it changes nothing.
         x_is_private: Whether every client has an x of its own, which it does not send.
 
-    Example:
+    Examples:
         >>> import torch, fedsift as fs
         >>> problem = fs.LossPair(
         ...     inner_loss=lambda x, y, batch: ((y - x) ** 2).sum(),
@@ -58,7 +58,7 @@ class TensorBatch:
     Attributes:
         tensors: Tensors of one length, such as inputs and targets.
 
-    Example:
+    Examples:
         >>> import torch, fedsift as fs
         >>> batch = fs.TensorBatch((torch.eye(3), torch.tensor([0, 1, 2])))
         >>> len(batch), batch.take(torch.tensor([2])).tensors[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -74,19 +73,6 @@ def site(images, tmp_path) -> Iterator[Served]:
 
 
 Open = Callable[[Served], object]
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    """Start Chromium once."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("there is no Chromium; on Debian: apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
