@@ -76,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     options = parser([word for word in given if word in COMMANDS][:1]).parse_args(given)
+    options.given = list(given)  # for processes that are started with the same
     try:
         code: int = options.handler(options)
         sys.stdout.flush()  # a closed pipe shows here, not after the end

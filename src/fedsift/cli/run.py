@@ -12,6 +12,7 @@ from typing import Any
 import tomli_w
 
 from fedsift.algorithms.registry import METHODS
+from fedsift.cli import processes
 from fedsift.cli.own import add_classes, add_column_kinds, add_encoder, reading_keys
 from fedsift.cli.reading import add_reading
 from fedsift.cli.table import print_table
@@ -29,8 +30,9 @@ from fedsift.experiment.config import (
 )
 from fedsift.experiment.own_data import absolute
 from fedsift.experiment.progress import progress
-from fedsift.experiment.run import execute, read_config
-from fedsift.experiment.setup import Setup, from_config
+from fedsift.experiment.run import Finished, execute, read_config
+from fedsift.experiment.setup import Federate, Setup, from_config
+from fedsift.federation.link import Link
 from fedsift.report import write_report
 
 EXAMPLES = """\
@@ -45,6 +47,7 @@ examples:
       --label-column diagnosis --id-column patient --out runs/own
   fedsift run --site a=photos/a --site b=photos/b --validation photos/clean --model net:make
   fedsift run --out runs/topk --resume --set rounds=200
+  fedsift run --dataset mnist --processes 2    clients in two processes
   fedsift run --keys iter-topk                 every key of a method, its default and meaning
   fedsift run --keys single-loop > experiment.toml
   fedsift run experiment.toml --set seed=1
@@ -97,6 +100,14 @@ def add(commands: Any) -> None:
         metavar="PATH",
         help="train on corrected labels, from `fedsift review` or Label Studio",
     )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="spread the clients over N processes of this machine (default: 1; torchrun -m fedsift "
+        "run ... does it too, over several machines)",
+    )
     parser.add_argument("--resume", action="store_true", help="continue the run in the folder")
     parser.add_argument(
         "--keys",
@@ -114,14 +125,28 @@ def handle(options: argparse.Namespace) -> int:
         print(keys_text(options.keys or options.method or RunKeys.method), end="")
         return 0
     config, out = configuration(options)
-    with progress(config.method, config.rounds) as observe:
-        finished = execute(config, out, resume=options.resume, observe=observe, build=_build_aloud)
+    with processes.together(options.processes, options.given) as link:
+        if link is not None and link.rank > 0:
+            processes.work(link, lambda federate: _build(config.resolve(), federate))
+            return 0
+        finished = _execute(options, config, out, link)
     for notice in finished.summary["notices"]:
         print(f"note: {notice}", file=sys.stderr)
     report = write_report([out], out / "report.html")
     print_table([finished.summary])
     print(f"run folder: {out}\nreport:     {report}")
     return 0
+
+
+def _execute(options: argparse.Namespace, config: Config, out: Path, link: Link | None) -> Finished:
+    with progress(config.method, config.rounds) as observe, processes.leading(link) as federate:
+        return execute(
+            config,
+            out,
+            resume=options.resume,
+            observe=observe,
+            build=lambda config: _aloud(_build(config, federate)),
+        )
 
 
 def configuration(options: argparse.Namespace) -> tuple[Config, Path]:
@@ -156,10 +181,13 @@ def _own_files(options: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def _build_aloud(config: Config) -> Setup:
-    """Build the run; say what was left out of the files, and what the clean set cannot tell."""
+def _build(config: Config, federate: Federate) -> Setup:
     sys.path.insert(0, str(Path.cwd()))  # for module:function
-    setup = from_config(config, _encoding())
+    return from_config(config, _encoding(), federate)
+
+
+def _aloud(setup: Setup) -> Setup:
+    """Say what was left out of the files, and what the clean set cannot tell."""
     chosen = () if setup.choice is None else (str(setup.choice),)
     for note in (*chosen, *setup.notes):
         print(f"note: {note}", file=sys.stderr)

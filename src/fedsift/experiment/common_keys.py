@@ -125,6 +125,11 @@ class FederationKeys(Keys):
     table: ClassVar[str] = "federation"
     cohort: int = key(0, "number of clients S drawn per round; 0: all", low=0)
     min_clients: int = key(1, "stop if fewer clients than this reply", low=1)
+    pool: bool = key(
+        True,
+        "in one process, clients share passes over their samples, which is faster; false: the same "
+        "numbers, bit for bit, however many processes there are",
+    )
     secure_sum: bool = key(False, "the server sees sums over clients only, never the reply of one")
     policy: str = key(
         "",

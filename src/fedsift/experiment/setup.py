@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from fedsift.problem.inputs import whole
 from fedsift.problem.networks import build_model
 from fedsift.problem.run_modes import RunModes
 
+Federate = Callable[..., LocalFederation]
 HEAD = ("linear", "single-loop")  # a model and a method that others suit better
 BETTER = (
     "the model is a linear head on fixed features; --method out-of-fold finds more wrong labels "
@@ -125,23 +126,31 @@ class Setup:
         return torch.cat(parts)
 
 
-def from_config(config: Config, encoding: Progress = lambda _done, _total: None) -> Setup:
-    """Build the run of a resolved configuration; ``encoding`` sees how far an encoder is."""
+def from_config(
+    config: Config,
+    encoding: Progress = lambda _done, _total: None,
+    federate: Federate = LocalFederation,
+) -> Setup:
+    """Build the run of a resolved configuration.
+
+    ``encoding`` sees how far an encoder is, ``federate`` makes a federation of the clients.
+    """
     if config.dataset == OWN:
-        return _from_files(config, encoding)
+        return _from_files(config, encoding, federate)
     data = load_data(config)
     model = build_model(config.model, data.shape, data.classes, config.seed)
-    return from_data(config, data, model)
+    return from_data(config, data, model, federate=federate)
 
 
-def _from_files(config: Config, encoding: Progress) -> Setup:
+def _from_files(config: Config, encoding: Progress, federate: Federate) -> Setup:
     own = load_own(config, encoding)
     data = apply_corrections(own.data, config.labels) if config.labels else own.data
     name = chosen_model(config, own.schema)
     config = config.replace(model=name, digest=data.digest())
     module = build_model(name, data.shape, data.classes, config.seed)
     notes = (*own.notes, BETTER) if (name, config.method) == HEAD else own.notes
-    return from_data(config, data, module).of_own_data(own.schema, notes)
+    setup = from_data(config, data, module, federate=federate)
+    return setup.of_own_data(own.schema, notes)
 
 
 def load_data(config: Config) -> FederatedData:
@@ -168,7 +177,11 @@ def load_data(config: Config) -> FederatedData:
 
 
 def from_data(
-    config: Config, data: FederatedData, module: nn.Module, modes: RunModes | None = None
+    config: Config,
+    data: FederatedData,
+    module: nn.Module,
+    modes: RunModes | None = None,
+    federate: Federate = LocalFederation,
 ) -> Setup:
     """Build a run on given data and a given model; ``modes`` are those of a trial on a CPU."""
     _check_cohort(config, len(data.clients))
@@ -179,7 +192,7 @@ def from_data(
         Client(m, problem, batch_of(client.inputs, client.labels, where), config.seed)
         for m, client in enumerate(clients)
     ]
-    federation = LocalFederation(members, names=data.site_names, guard=_guard(config))
+    federation = federate(members, pool=config.pool, names=data.site_names, guard=_guard(config))
     return _setup(config, data, problem, federation, choice)
 
 

@@ -1,9 +1,10 @@
-"""Where clients are: in this process, or elsewhere; and layers over a federation."""
+"""Where clients are: in this process, in several, or elsewhere; and layers over a federation."""
 
 from fedsift.federation.compressed import CompressedFederation, Rates
 from fedsift.federation.local import LocalFederation
 from fedsift.federation.remote import RemoteFederation
 from fedsift.federation.secure_sum import SecureSumFederation
+from fedsift.federation.sharded import ShardedFederation, serve
 
 __all__ = [
     "CompressedFederation",
@@ -11,4 +12,6 @@ __all__ = [
     "Rates",
     "RemoteFederation",
     "SecureSumFederation",
+    "ShardedFederation",
+    "serve",
 ]

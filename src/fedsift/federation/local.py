@@ -124,30 +124,37 @@ class LocalFederation:
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
         """Ask these clients; return one reply each, in order of client id."""
+        replies = self.answers(request.plain(), sorted(clients))
+        self._count(request, replies)
+        return replies
+
+    def answers(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
+        """Return the replies to a request with plain arrays; nothing is counted."""
         self._forget_last_round(request.round, clients)
-        replies, up, down = [], 0, 0
-        read = request.plain()
+        members = [(self.clients[m], self.state(m)) for m in clients]
+        shared = pooled(members, request) if self.pool and members else {}
+        replies = []
+        for own, state in members:
+            reply = self._refusal(own, state, request)
+            if reply is None:
+                reply, self.states[own.id] = answer(own, state, request, shared.get(own.id))
+            replies.append(reply)
+        return replies
+
+    def _count(self, request: Request, replies: Sequence[Reply]) -> None:
+        """Count what travels, and note which versions clients have from now on."""
+        up, down = 0, 0
         versions = {n: a.version for n, a in request.arrays.items() if isinstance(a, Versioned)}
         sizes: dict[tuple[tuple[str, int], ...], int] = {}
-        asked = sorted(clients)
-        shared = (
-            pooled([(self.clients[m], self.state(m)) for m in asked], read) if self.pool else {}
-        )
-        for client in asked:
-            own, state = self.clients[client], self.state(client)
-            reply = self._refusal(own, state, read)
-            if reply is None:
-                reply, self.states[client] = answer(own, state, read, shared.get(client))
-            replies.append(reply)
-            known = tuple(self._versions.get(client, {}).items())
+        for reply in replies:
+            known = tuple(self._versions.get(reply.client, {}).items())
             if known not in sizes:
                 sizes[known] = request.num_bytes(dict(known))
             down += sizes[known]
             up += reply.num_bytes()
             if versions:
-                self._versions[client] = {**self._versions.get(client, {}), **versions}
+                self._versions[reply.client] = {**dict(known), **versions}
         self._traffic += Traffic(up, down, 1)
-        return replies
 
     def _refusal(self, client: Client, state: ClientState, request: Request) -> Reply | None:
         """Hold a request against the policy, where there is one."""
