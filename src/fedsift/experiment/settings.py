@@ -24,6 +24,12 @@ class FitSettings(TypedDict, total=False):
     min_clients: int
     """Stop if fewer clients than this reply. Default: 1. Read by every method."""
 
+    pool: bool
+    """In one process, clients share passes over their samples, which is faster; false: the same
+    numbers, bit for bit, however many processes there are. Default: True. Read by every
+    method.
+    """
+
     secure_sum: bool
     """The server sees sums over clients only, never the reply of one. Default: False. Read by
     every method.
