@@ -44,6 +44,11 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+def absolute(path: str) -> str:
+    """Return a path that is right from any folder; ``module:function`` stays."""
+    return str(Path(path).absolute()) if path and Path(path).exists() else path
+
+
 @contextmanager
 def hold(path: Path, advice: str = "choose another folder") -> Iterator[None]:
     """Hold a lock file until the block ends, or the process does; refuse if another has it."""

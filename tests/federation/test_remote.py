@@ -25,7 +25,7 @@ class FakeTransport:
         self.answer, self.present, self.sent, self.now = answer, list(nodes), {}, 0.0
 
     def nodes(self):
-        return self.present
+        return dict.fromkeys(self.present, "") if isinstance(self.present, list) else self.present
 
     def push(self, messages, ttl):
         ids = [f"message {len(self.sent) + i}" for i in range(len(messages))]

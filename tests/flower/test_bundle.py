@@ -1,4 +1,4 @@
-"""The app that a run sends: its entry points exist, and the client's needs nothing of fedsift."""
+"""The app that a run sends: its entry points exist, and nothing else travels."""
 
 import runpy
 import tomllib

@@ -1,20 +1,16 @@
 """Who is refused: an unregistered key, the wrong CA, plain text; and what is not started."""
 
-import subprocess
-import time
-
 import pytest
 
 from fedsift.cli.main import main
 from fedsift.errors import InputError
-from fedsift.flower import programs
-from fedsift.flower.deploy import free_port, listens
-from fedsift.flower.keys import make_keys
+from fedsift.flower.compat import Away, Control, Refused, Session
+from fedsift.flower.deploy import listens
+from fedsift.flower.keys import load_or_make_key, make_keys
 from fedsift.flower.local_deployment import LocalDeployment
 from fedsift.flower.programs import Address
 
-pytestmark = pytest.mark.timeout(280)  # a server and five SuperNodes
-LIMIT = 45.0  # seconds for a SuperNode to be accepted or to end; it takes about five
+pytestmark = pytest.mark.timeout(280)  # a server
 
 
 @pytest.fixture(scope="module")
@@ -27,37 +23,58 @@ def server(tmp_path_factory):
         yield federation
 
 
-def _accepted(server, address, key):
-    """Return if a SuperNode gets an id from the server; it tries once and ends when refused."""
-    command = programs.supernode(address, key, free_port(), server.keys / "superexec.secret")
-    log, end = server.folder / "supernode.log", time.monotonic() + LIMIT
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [*command, "--max-retries", "0"],
-            env=programs.environment(server.folder / "flwr"),
-            stdout=file,
-            stderr=file,
-        )
-    try:
-        while process.poll() is None and time.monotonic() < end:
-            if "SuperNode ID" in log.read_text():
-                return True
-            time.sleep(0.1)
-        assert process.returncode, f"neither accepted nor refused: {log.read_text()[-1000:]}"
-        return False
-    finally:
-        process.kill()
-        process.wait()
+@pytest.fixture
+def link(server):
+    """Return a node's connection to the server; it is closed after the test."""
+    made = []
+
+    def connect(key, ca=None):
+        address = f"127.0.0.1:{server.port}"
+        made.append(Session(address, ca or server.keys / "ca.crt", load_or_make_key(key)))
+        return made[-1]
+
+    yield connect
+    for session in made:
+        session.leave()
 
 
-def test_only_a_registered_key_over_tls_is_accepted(server):
-    others = server.folder / "others"
+def test_a_registered_key_is_accepted_once_and_its_owner_may_return(server, link):
+    key = server.keys / "sites" / "site-0"
+    first = link(key)
+    node = first.join(None)
+    assert first.receive() is None
+    with pytest.raises(Refused):  # the key is in use
+        link(key).join(None)
+    assert link(key).join(node) == node  # whoever knows the session replaces it, at once
+
+
+def test_a_key_that_is_unknown_or_was_removed_is_refused(server, link, tmp_path):
+    with pytest.raises(Refused):
+        link(server.folder / "others" / "sites" / "stranger").join(None)
+    make_keys(tmp_path, ["late"])
+    public = (tmp_path / "sites" / "late.pub").read_bytes()
+    session = link(tmp_path / "sites" / "late")
+    with Control(f"127.0.0.1:{server.port}", server.keys / "ca.crt") as control:
+        assert control.register(public, "late")
+        assert not control.register(public, "late")
+        node = session.join(None)
+        assert (node, "late") in {(n.node_id, n.name) for n in control.nodes()}
+        control.remove(node)
+    with pytest.raises(Refused):
+        session.receive()
+    with pytest.raises(Refused):
+        session.join(node)
+
+
+def test_the_wrong_ca_and_plain_text_are_refused(server, link):
+    known, others = server.keys / "sites" / "site-0", server.folder / "others"
+    with pytest.raises(InputError, match="certificate"):
+        link(known, others / "ca.crt").join(None)
+    plain = Session(f"127.0.0.1:{server.port}", None, load_or_make_key(known))
+    with pytest.raises(Away):
+        plain.join(None)
+    plain.leave()
     ours, theirs = (Address("127.0.0.1", server.port, k / "ca.crt") for k in (server.keys, others))
-    plain = Address("127.0.0.1", server.port, None)
-    known, stranger = server.keys / "sites" / "site-0", others / "sites" / "stranger"
-    assert _accepted(server, ours, known)
-    for address, key in ((ours, stranger), (ours, None), (theirs, known), (plain, None)):
-        assert not _accepted(server, address, key)
     assert listens(ours)
     with pytest.raises(InputError, match="cannot be verified with"):
         listens(theirs)

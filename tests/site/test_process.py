@@ -1,9 +1,9 @@
-"""The site's process: its socket, a crash in the middle of a run, the client app that starts it."""
+"""The site's process: its socket, a crash in the middle of a run, the caller that starts it."""
 
-import importlib
 import json
 import subprocess
 import sys
+from multiprocessing import Pipe
 from multiprocessing.connection import Client
 
 import numpy as np
@@ -13,8 +13,11 @@ import torch
 from fedsift.client.policy import FILE, OPEN
 from fedsift.errors import RunError
 from fedsift.federation.encoding import decode_reply
+from fedsift.site import process as site_process
+from fedsift.site.calling import SiteCaller
 from fedsift.site.journal import Journal
-from fedsift.site.process import claim, receive, send, stop
+from fedsift.site.lifetime import claim, stop
+from fedsift.site.process import receive, send
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets"),
@@ -23,13 +26,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def client_app():
-    pytest.importorskip("flwr", reason="the client app is a Flower app")
-    return importlib.import_module("fedsift.flower.client_app")
-
-
-@pytest.fixture
-def folder(case, client_app):
+def folder(case):
     """A site's folder as `fedsift join` leaves it; its process is terminated after the test."""
     folder = case.site_data.folder
     folder.mkdir()
@@ -39,38 +36,51 @@ def folder(case, client_app):
     command = [sys.executable, "-m", "fedsift", "site", "--folder", str(folder), "--client", "0"]
     command += ["--data", str(folder / "data.npz")]
     (folder / "site.json").write_text(json.dumps({"command": command, "cwd": str(folder)}))
-    yield folder
-    _kill(client_app)
+    return folder
 
 
-def _kill(client_app):
-    """Kill, by process id, the sites that the client app has started in this process."""
-    while client_app._started:
-        process = client_app._started.pop()
-        process.kill()
-        process.wait()
+@pytest.fixture
+def caller(folder):
+    caller = SiteCaller(folder)
+    yield caller
+    _kill(caller)
 
 
-def test_stop_terminates_the_site_that_has_the_folder(folder, client_app):
-    client_app.connect(folder).close()
-    process = client_app._started[-1]
+def _kill(caller):
+    """Kill, by process id, the site that the caller has started."""
+    if caller._process is not None:
+        caller._process.kill()
+        caller._process.wait()
+
+
+def test_stop_terminates_the_site_that_has_the_folder(folder, caller):
+    caller.connect().close()
+    process = caller._process
     stop(folder, grace=60.0)
     assert process.wait(timeout=5) == 0  # asked to end, not killed
 
 
-def test_a_killed_site_comes_back_with_its_weights(case, folder, client_app):
-    client_app.ask_site(folder, case.hello())
-    first = client_app.ask_site(folder, case.step(0))
-    _kill(client_app)
-    assert client_app.ask_site(folder, case.step(0)) == first
-    client_app.ask_site(folder, case.step(1))
+def test_a_site_that_cannot_start_says_why(folder, caller):
+    how = json.loads((folder / "site.json").read_text())
+    how["command"][-1] = str(folder / "absent.npz")
+    (folder / "site.json").write_text(json.dumps(how))
+    with pytest.raises(RunError, match=r"the site did not start: .*absent.npz.*site.log"):
+        caller.connect()
+
+
+def test_a_killed_site_comes_back_with_its_weights(case, folder, caller):
+    caller.ask(case.hello())
+    first = caller.ask(case.step(0))
+    _kill(caller)
+    assert caller.ask(case.step(0)) == first
+    caller.ask(case.step(1))
     state = case.rounds[1][2]
     stored = Journal(folder / "run" / "journal").last.state
     assert torch.equal(stored.x, state.x)
     assert torch.equal(stored.error, state.error)
     assert (folder / "site.sock").stat().st_mode & 0o077 == 0
     assert folder.stat().st_mode & 0o077 == 0
-    _foreign_bytes_do_not_end_it(case, folder, client_app)
+    _foreign_bytes_do_not_end_it(case, folder, caller)
 
 
 def test_stopping_a_site_that_does_not_end_gives_up(tmp_path):
@@ -78,17 +88,17 @@ def test_stopping_a_site_that_does_not_end_gives_up(tmp_path):
         stop(tmp_path, grace=0.1)
 
 
-def _foreign_bytes_do_not_end_it(case, folder, client_app):
+def _foreign_bytes_do_not_end_it(case, folder, caller):
     for foreign in (b"\x80\x04pickle", b'[["y", 99999999999999]]', b'{"a": 1}'):
         with Client(str(folder / "site.sock"), family="AF_UNIX") as connection:
             connection.send_bytes(foreign)
             with pytest.raises(EOFError):
                 connection.recv_bytes()
-    assert decode_reply(client_app.ask_site(folder, case.step(1))).error is None
+    assert decode_reply(caller.ask(case.step(1))).error is None
 
 
-def test_the_client_app_s_protocol_is_the_site_s(client_app, tmp_path, monkeypatch):
-    class Pipe:
+def test_the_caller_s_protocol_is_the_site_s(tmp_path, monkeypatch):
+    class Wire:
         def __init__(self):
             self.frames = []
 
@@ -104,24 +114,33 @@ def test_the_client_app_s_protocol_is_the_site_s(client_app, tmp_path, monkeypat
         def __exit__(self, *_):
             return None
 
-    pipe, parts = Pipe(), {".about": b"", "y": b"123"}
-    monkeypatch.setattr(client_app, "connect", lambda folder: pipe)
-    assert client_app.ask_site(tmp_path, parts) == parts
+    pipe, parts = Wire(), {".about": b"", "y": b"123"}
+    caller = SiteCaller(tmp_path)
+    monkeypatch.setattr(caller, "connect", lambda: pipe)
+    assert caller.ask(parts) == parts
     send(pipe, parts)
     assert receive(pipe) == parts
 
 
-@pytest.mark.parametrize(
-    ("start", "without"),
-    [
-        ("import runpy; runpy.run_path({path!r})", {"torch", "fedsift"}),
-        ("import fedsift.flower.relay", {"torch"}),
-    ],
-    ids=["client app, which travels", "relay"],
-)
-def test_flower_s_side_of_a_site_loads_no_torch(client_app, start, without):
-    code = f"import sys; {start.format(path=client_app.__file__)}; print(*sys.modules)"
+@pytest.mark.parametrize("sent", [b"", b'[["y", 5]]'], ids=["nothing", "no part"])
+def test_a_caller_that_is_silent_is_dropped(monkeypatch, sent):
+    monkeypatch.setattr(site_process, "REQUEST_TIMEOUT", 0.2)
+    near, far = Pipe()
+    if sent:
+        far.send_bytes(sent)
+    site_process._answer(near, lambda parts: parts)  # returns: the next caller gets its turn
+
+
+def test_a_caller_that_does_not_read_is_dropped(monkeypatch):
+    monkeypatch.setattr(site_process, "REQUEST_TIMEOUT", 0.2)
+    near, far = Pipe()
+    send(far, {"y": b"1"})
+    site_process._answer(near, lambda parts: {"y": bytes(2**24)})
+
+
+def test_a_node_loads_no_torch():
+    pytest.importorskip("flwr", reason="pip install 'fedsift[flower]'")
+    code = "import sys, fedsift.cli.join, fedsift.flower.node; print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = {name.split(".")[0] for name in out.stdout.split()}
-    assert "flwr" in loaded
-    assert not without & loaded
+    assert {"flwr", "fedsift"} <= set(out.stdout.split())
+    assert "torch" not in out.stdout.split()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsift.cli.connection import add_server, add_switches, address
-from fedsift.cli.site import add_site_data, site_arguments, site_origin, site_policy
+from fedsift.cli.site_options import add_site_data, site_arguments, site_origin, site_policy
 from fedsift.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def handle(options: argparse.Namespace) -> int:
     key = None if options.insecure else options.key
     if options.check:
         return _check(options, server, key)
-    site_policy(options)  # a file that is wrong is said now
+    if options.policy is not None:
+        site_policy(options)  # a file that is wrong is said now
     arguments = site_arguments(options)
     limits = options.give_up, options.verbose
     SiteDeployment(server, key, options.folder, arguments, *limits).run()

@@ -28,11 +28,11 @@ from fedsift.experiment.config import (
     parse_setting,
     read_toml,
 )
-from fedsift.experiment.own_data import absolute
 from fedsift.experiment.progress import progress
 from fedsift.experiment.run import Finished, execute, read_config
 from fedsift.experiment.setup import Federate, Setup, from_config
 from fedsift.federation.link import Link
+from fedsift.files import absolute
 from fedsift.report import write_report
 
 EXAMPLES = """\

@@ -12,7 +12,7 @@ from fedsift.cli.connection import add_switches, address
 from fedsift.cli.own import add_classes, add_column_kinds, add_encoder
 from fedsift.cli.reading import add_reading, reading
 from fedsift.errors import InputError
-from fedsift.experiment.own_data import absolute
+from fedsift.files import absolute
 
 EXAMPLES = r"""\
 examples:
@@ -74,8 +74,8 @@ def handle(options: argparse.Namespace) -> int:
         if (path := getattr(options, name)) is not None
     }
     own["column_kinds"] = options.column_kind
-    own["reading"] = asdict(reading(options))
     if options.validation is not None:
+        own["reading"] = asdict(reading(options))
         _check_data(options)
     ServerDeployment(listen, options.folder, keys, own, options.verbose).run()
     return 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -150,11 +149,6 @@ def in_memory(schema: Schema, samples: Samples, workspace: Workspace) -> tuple[T
     """Return inputs and labels of a set that the server uses as a whole."""
     inputs, labels = prepare(schema, samples, workspace)
     return whole(inputs), labels
-
-
-def absolute(path: str) -> str:
-    """Return a path that is right from any folder; ``module:function`` stays."""
-    return str(Path(path).absolute()) if path and Path(path).exists() else path
 
 
 def _extra(clean: Samples, sites: Mapping[str, Samples]) -> list[str]:

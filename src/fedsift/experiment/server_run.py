@@ -81,7 +81,8 @@ def execute_remotely(
             "method": config.method,
             "model": "" if REFERENCE.fullmatch(config.model) else config.model,
         }
-        federation.open(config.clients, 0 if point is None else point.next_round, settings)
+        next_round = 0 if point is None else point.next_round
+        federation.open(config.clients, next_round, settings, say)
         return setup
 
     finished = execute(setup.config, out, resume=resume, observe=observe, build=open_run)

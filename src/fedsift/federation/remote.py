@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Tensor
 
@@ -30,36 +29,14 @@ from fedsift.federation.encoding import (
     encode_request,
     num_bytes,
 )
+from fedsift.federation.outbox import NodeId, Outbox, RawReply, Transport
 from fedsift.messages import ClientId, Reply, Request, Scalar, Snapshot, Traffic, Versioned
 
-NodeId = int
 HELLO, CLOSE = "hello", "close"
-HELLO_INTERVAL = 1.0  # seconds, at least, between two attempts to reach clients not yet connected
-
-
-@dataclass(frozen=True)
-class RawReply:
-    """What came back for a message: the parts of a reply, or the reason why there are none."""
-
-    reply_to: str
-    parts: Parts | None
-    error: str | None = None
-
-
-class Transport(Protocol):
-    """The engine: nodes that take messages and may reply."""
-
-    def nodes(self) -> Collection[NodeId]:
-        """Return the nodes that are connected now."""
-        ...
-
-    def push(self, messages: Sequence[tuple[NodeId, Parts]], ttl: float) -> list[str | None]:
-        """Send messages that expire after ``ttl`` seconds; return an id each, None if refused."""
-        ...
-
-    def pull(self, ids: Collection[str]) -> list[RawReply]:
-        """Return what has come back to these messages since the last pull."""
-        ...
+NEW_NODES = 1.0  # seconds, at least, between two looks for nodes that have joined
+SAY_AGAIN = 15.0  # seconds after which `hello` is repeated to a node that is silent; then doubled
+REJOINED = 2.0  # seconds between two looks for nodes that have rejoined
+SLOWEST_POLL = 1.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +45,7 @@ class Timeouts:
 
     reply: float = 600.0
     connect: float = 300.0
-    poll: float = 0.2
+    poll: float = 0.1
 
 
 class RemoteFederation:
@@ -108,34 +85,60 @@ class RemoteFederation:
         """Return None: a remote client's state never leaves its site."""
         return None
 
-    def open(self, clients: int, next_round: int, settings: Mapping[str, Scalar]) -> None:
+    def open(
+        self,
+        clients: int,
+        next_round: int,
+        settings: Mapping[str, Scalar],
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         """Wait for this many clients and register who they are.
 
         ``settings`` are what every client must know of the run. A client that is beyond
-        ``next_round`` returns to its state before that round.
+        ``next_round`` returns to its state before that round. ``say`` hears who is missing.
         """
         scalars = {**settings, "next_round": next_round, "attempt": uuid.uuid4().hex}
         request_id = RequestId(self.run, next_round, 0, HELLO)
         parts = {ENVELOPE: wire.encode(scalars), REQUEST_ID: request_id.encode()}
-        end, last_error = self._clock() + self.timeouts.connect, ""
+        start, last_error, said = self._clock(), "", -1
+        end, outbox = start + self.timeouts.connect, Outbox(self.transport)
+        look, again, patience = start, start + SAY_AGAIN, SAY_AGAIN
         while True:
-            known = set(self._nodes.values())
-            messages = {node: parts for node in self.transport.nodes() if node not in known}
-            for node, reply in self._exchange(messages, request_id, end).items():
+            now = self._clock()
+            if now >= look:
+                self._greet(outbox, parts, end - now, repeat=now >= again)
+                look = now + max(self.timeouts.poll, NEW_NODES)
+            if now >= again:
+                patience *= 2
+                again = now + patience
+            for node, raw in outbox.pull().items():
+                reply = self._read(raw, request_id)
                 if isinstance(reply, str) or reply.error is not None:
                     last_error = reply if isinstance(reply, str) else str(reply.error)
                 else:
                     self._register(node, reply)
             if len(self._nodes) >= clients:
                 break
+            if len(self._nodes) != said:
+                said = len(self._nodes)
+                say(f"waiting for {clients - said} of {clients} sites")
             if self._clock() >= end:
                 raise TooFewClients(
                     f"{len(self._nodes)} of {clients} clients had connected after "
                     f"{self.timeouts.connect:g} s{f' ({last_error})' if last_error else ''}; "
                     "let the others join and start again"
                 )
-            self._sleep(max(self.timeouts.poll, HELLO_INTERVAL))
+            self._sleep(self.timeouts.poll)
         self.sizes = dict(sorted(self.sizes.items()))
+
+    def _greet(self, outbox: Outbox, parts: Parts, ttl: float, *, repeat: bool) -> None:
+        """Say hello to nodes that are new or have rejoined, and again to those that are silent."""
+        sessions, known = self.transport.nodes(), set(self._nodes.values())
+        silent = set() if repeat else set(outbox.waiting)
+        new = [node for node in sessions if node not in known | silent]
+        ttl = max(1.0, ttl)
+        outbox.push(dict.fromkeys(new, parts), sessions, ttl)
+        outbox.repeat(sessions, ttl)
 
     def close(
         self, rounds: int, arrays: Mapping[str, Tensor], scalars: Mapping[str, Scalar]
@@ -205,17 +208,20 @@ class RemoteFederation:
     ) -> dict[NodeId, Reply | str]:
         """Send messages; return per node the reply, or a sentence on why there is none."""
         found: dict[NodeId, Reply | str] = {}
-        ttl = max(1.0, end - self._clock())
-        ids = self.transport.push(list(messages.items()), ttl) if messages else []
-        open_ids = {id_: node for id_, node in zip(ids, messages, strict=True) if id_ is not None}
-        while open_ids:
-            for raw in self.transport.pull(list(open_ids)):
-                node = open_ids.pop(raw.reply_to, None)
-                if node is not None:
-                    found[node] = self._read(raw, request_id)
-            if not open_ids or self._clock() >= end:
+        start, outbox = self._clock(), Outbox(self.transport)
+        ttl, look = max(1.0, end - start), start + REJOINED
+        if messages:
+            outbox.push(messages, self.transport.nodes(), ttl)
+        while outbox.waiting:
+            for node, raw in outbox.pull().items():
+                found[node] = self._read(raw, request_id)
+            now = self._clock()
+            if not outbox.waiting or now >= end:
                 break
-            self._sleep(self.timeouts.poll)
+            if now >= look:
+                outbox.repeat(self.transport.nodes(), max(1.0, end - now))
+                look = now + REJOINED
+            self._sleep(max(self.timeouts.poll, min(SLOWEST_POLL, (now - start) / 30)))
         silent = f"no reply within {ttl:.0f} s"
         return {node: found.get(node, silent) for node in messages}
 

@@ -1,7 +1,7 @@
 """The bundle of a run, a Flower app: a name, two entry points, and the client app's one file.
 
-The server app is imported from the fedsift that is installed at the server. The client app travels,
-so that a process that Flower starts per message imports neither fedsift nor torch.
+The server app is imported from the fedsift that is installed at the server. No site fetches the
+bundle.
 """
 
 from __future__ import annotations

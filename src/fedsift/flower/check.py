@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization as form
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedsift.data.encoders import load_encoder
 from fedsift.data.samples import Samples
@@ -26,9 +24,11 @@ from fedsift.data.sources import describe
 from fedsift.errors import FedsiftError, InputError
 from fedsift.files import hold
 from fedsift.flower.deploy import LOCK, listens
+from fedsift.flower.keys import load_or_make_key
 from fedsift.flower.programs import Address
 from fedsift.references import REFERENCE, find
-from fedsift.site.process import SOCKET, check_address
+from fedsift.site.calling import SOCKET
+from fedsift.site.process import check_address
 from fedsift.site.result import Origin
 
 
@@ -99,15 +99,7 @@ class SiteCheck:
     def _key(self) -> str:
         if self.key is None:
             return "none: this federation is not secured"
-        try:
-            key = form.load_ssh_private_key(self.key.read_bytes(), password=None)
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(
-                f"{self.key} is not a private key in OpenSSH's format ({error}); ask whoever runs "
-                "the server for it"
-            ) from None
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise InputError(f"{self.key} is not an EC key; make one with `fedsift keys`")
+        load_or_make_key(self.key)
         return f"{self.key} is a private key"
 
     def _certificate(self) -> str:

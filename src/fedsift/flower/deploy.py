@@ -1,21 +1,19 @@
-"""What the commands keep running: a server; a site with its SuperNode.
+"""What the commands keep running: a server; a site with its node.
 
     server   flower-superlink + flower-superexec, then every site's public key is registered
-    join     fedsift site + flower-supernode + the relay between them
+    join     fedsift site + the node (``node``) in the command's own process
 
-SuperLink and SuperNode run apps in separate processes (`--isolation process`) that must know a
-secret, so that a run outlives a crash of the SuperLink and no other user can take its tasks.
+The SuperLink runs apps in separate processes (`--isolation process`) that must know a secret, so
+that a run outlives a crash of the SuperLink and no other user can take its tasks.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
 import shlex
 import signal
 import socket
 import ssl
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,11 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from fedsift.errors import InputError, RunError
-from fedsift.files import hold
+from fedsift.files import hold, write_text
 from fedsift.flower import programs
+from fedsift.flower.keys import load_or_make_key
 from fedsift.flower.programs import Address
-from fedsift.flower.supervise import Program, keep_running, say
-from fedsift.site.process import stop as stop_site
+from fedsift.flower.supervise import Program, keep_running
+from fedsift.logs import say
+from fedsift.site.calling import COMMAND, SiteCaller
+from fedsift.site.lifetime import stop as stop_site
 
 START = 240.0  # seconds for a server to listen
 LOCK = "in-use.lock"
@@ -63,38 +64,32 @@ class ServerDeployment:
 
     def _serve(self, folder: Path) -> None:
         own = {**self.own, "cwd": str(Path.cwd())}
-        (folder / "server.json").write_text(json.dumps(own), encoding="utf-8")
+        write_text(folder / "server.json", json.dumps(own))
         home = folder / "flwr"
         env = programs.environment(home, FEDSIFT_SERVER=str(folder))
         secured = self.address.ca is not None and self.keys is not None
         secret = self.keys / "superexec.secret" if secured and self.keys else None
         local = Address(_reachable(self.address.host), self.address.port, self.address.ca)
-        programs.write_connection(home, local)
         link = programs.superlink(self.address, self.keys, folder)
         exec_ = programs.superexec(str(local), local.trust, secret)
         running = [
             Program(command, env, folder / f"{command[0]}.log", verbose=self.verbose)
             for command in (link, exec_)
         ]
-        ready = _Once(lambda: self._register(local, env))
+        ready = _Once(lambda: self._register(local))
         if (reason := keep_running(running, give_up=ready)) is not None:
             raise RunError(reason)
 
-    def _register(self, local: Address, env: dict[str, str]) -> bool:
+    def _register(self, local: Address) -> bool:
         """Register every site's key as soon as the server listens."""
         if not listens(local):
             return False
+        from fedsift.flower.compat import Control  # noqa: PLC0415 - imports flwr
+
         keys = sorted((self.keys / "sites").glob("*.pub")) if self.keys and local.ca else []
-        waiting = []
-        for key in keys:
-            command = programs.register(key)
-            say(f"+ {shlex.join(command)}", show=self.verbose)
-            pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-            waiting.append((key, subprocess.Popen(command, env=env, text=True, **pipe)))  # type: ignore[call-overload]
-        for key, process in waiting:
-            output, _ = process.communicate(timeout=START)
-            if process.returncode and "already" not in output:
-                raise RunError(f"{key} was not registered: {' '.join(output.split())[-300:]}")
+        with Control(str(local), local.ca) as control:
+            for key in keys:
+                control.register(key.read_bytes(), key.stem)
         say(f"server ready on {self.address}, {len(keys)} sites may join")
         return True
 
@@ -121,44 +116,26 @@ class SiteDeployment:
         with hold(folder / LOCK):
             self._describe_site(folder)
             try:
-                reason = self._take_part(folder)
+                self._take_part(folder)
             finally:
                 stop_site(folder)
-        if reason is not None:
-            raise RunError(reason)
 
-    def _take_part(self, folder: Path) -> str | None:
+    def _take_part(self, folder: Path) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: sys.exit(0))
-        from fedsift.flower.client_app import connect  # noqa: PLC0415 - imports flwr
+        site = SiteCaller(folder)
+        site.start()
+        from fedsift.flower.compat import Session  # noqa: PLC0415 - slow; the site loads meanwhile
+        from fedsift.flower.node import Node  # noqa: PLC0415
 
-        try:
-            connect(folder).close()
-        except RuntimeError as error:  # the client app does not import fedsift's errors
-            raise RunError(str(error)) from None
-        secret, port = folder / "superexec.secret", free_port()
-        if not secret.exists():
-            secret.touch(0o600)
-            secret.write_bytes(secrets.token_bytes(32))
-        key = None if self.key is None else self.key.absolute()
-        env = programs.environment(folder / "flwr", FEDSIFT_SITE=str(folder))
-        supernode = programs.supernode(self.address, key, port, secret)
-        relay = programs.relay(f"127.0.0.1:{port}", secret)
-        running = [
-            Program(supernode, env, folder / "flower-supernode.log", verbose=self.verbose),
-            Program(relay, env, folder / "relay.log", verbose=self.verbose),
-        ]
+        key = load_or_make_key(self.key or folder / "node.key", make=self.key is None)
+        link = Session(str(self.address), self.address.ca, key, register=self.key is None)
+        site.connect().close()
         say(f"the site is running; joining {self.address}")
-
-        def give_up() -> str | None:
-            if running[0].failing() < self.give_up:
-                return None
-            return f"{self.address} did not accept the site; see {running[0].log}"
-
-        return keep_running(running, give_up=give_up)
+        Node(link, site.ask, folder, str(self.address), self.give_up).run()
 
     def _describe_site(self, folder: Path) -> None:
-        """Write how the site's process is started, for us and for the relay."""
+        """Write how the site's process is started."""
         command = [
             sys.executable,
             "-m",
@@ -170,7 +147,7 @@ class SiteDeployment:
         ]
         say(f"+ {shlex.join(command)}", show=self.verbose)
         text = json.dumps({"command": command, "cwd": str(Path.cwd())})
-        (folder / "site.json").write_text(text, encoding="utf-8")
+        write_text(folder / COMMAND, text)
 
 
 def listens(address: Address) -> bool:

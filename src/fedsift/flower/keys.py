@@ -47,6 +47,22 @@ def make_keys(folder: Path, sites: Sequence[str], hosts: Sequence[str] = ()) -> 
     return written
 
 
+def load_or_make_key(path: Path, *, make: bool = False) -> ec.EllipticCurvePrivateKey:
+    """Read a site's private key; where there is none it may be made."""
+    if make and not path.exists():
+        _pair(path)
+    try:
+        key = form.load_ssh_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{path} is not a private key in OpenSSH's format ({error}); make one with "
+            "`fedsift keys --site`"
+        ) from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise InputError(f"{path} is not an EC key; make one with `fedsift keys --site`")
+    return key
+
+
 def _certificates(folder: Path, hosts: Sequence[str]) -> list[Path]:
     ca_key, key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     ca_name = _name("fedsift development CA")

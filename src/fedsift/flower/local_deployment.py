@@ -25,8 +25,8 @@ from typing import Self
 from fedsift.errors import RunError
 from fedsift.flower.deploy import free_port, site_names
 from fedsift.flower.keys import LOOPBACK, make_keys
-from fedsift.flower.supervise import end_with_parent
-from fedsift.site import process as site
+from fedsift.site import lifetime as site
+from fedsift.site.lifetime import end_with_parent
 
 START = 240.0  # seconds; a busy machine is slow to start a dozen processes
 STOP = 30.0  # seconds to end by itself before it is killed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,8 @@ QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
 }
-CONNECTION = "fedsift"  # the name of our server in Flower's configuration
+# The name of our server in Flower's configuration; `flwr` takes the name of a folder for a path.
+CONNECTION = f"fedsift-{secrets.token_hex(8)}"
 
 
 @dataclass(frozen=True)
@@ -91,24 +93,6 @@ def superexec(address: str, trust: list[str], secret: Path | None) -> list[str]:
     """Return the program that starts an app's process when there is work for it."""
     command = ["flower-superexec", "--runtime-api-address", address, *trust]
     return command if secret is None else [*command, "--superexec-auth-secret-file", str(secret)]
-
-
-def supernode(address: Address, key: Path | None, port: int, secret: Path) -> list[str]:
-    """Return a site's SuperNode; ``port`` is for its own processes, on loopback."""
-    command = ["flower-supernode", "--superlink", str(address), *address.trust]
-    command += ["--isolation", "process", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--superexec-auth-secret-file", str(secret)]
-    return command if key is None else [*command, "--auth-supernode-private-key", str(key)]
-
-
-def relay(address: str, secret: Path) -> list[str]:
-    """Return our own executor, which takes a SuperNode's tasks to its site."""
-    return [sys.executable, "-m", "fedsift.flower.relay", address, str(secret)]
-
-
-def register(public_key: Path) -> list[str]:
-    """Return the program that registers a site's public key at the server."""
-    return ["flwr", "supernode", "register", str(public_key), CONNECTION]
 
 
 def run(app: Path, run_config: Path) -> list[str]:

@@ -11,6 +11,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,7 +27,6 @@ from fedsift.flower import programs
 from fedsift.flower.bundle import write_bundle
 from fedsift.flower.programs import Address
 from fedsift.flower.run_keys import RunKeys
-from fedsift.flower.supervise import say
 
 RETRY = (2, 5, 10, 20, 30, 60)  # seconds before a log that broke off is read again
 Observe = Callable[[dict[str, Any]], None]
@@ -48,7 +48,7 @@ class Submission:
             programs.write_connection(scratch / "flwr", self.address)
             text = tomli_w.dumps(self.keys.to_mapping())
             (scratch / "run.toml").write_text(text, encoding="utf-8")
-            command = programs.run(write_bundle(scratch / "fedsift"), scratch / "run.toml")
+            command = programs.run(write_bundle(scratch / "app"), scratch / "run.toml")
             env = programs.environment(scratch / "flwr")
             log, tries = Log(observe, verbose=self.verbose), 0
             while (code := self._watch(command, env, log)) or not log.complete:
@@ -109,6 +109,12 @@ class Log:
             self.other = [*self.other[-9:], line.strip()]
             if started := re.search(r"started run (\d+)", line):
                 self.number = started[1]
+
+
+def say(text: str, *, show: bool = True) -> None:
+    """Print a line for the person at the terminal."""
+    if show:
+        print(text, file=sys.stderr, flush=True)
 
 
 def write_folder(out: Path, files: dict[str, bytes]) -> None:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
+import os
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-BACK_OFF = (
-    1.0,
-    2.0,
-    4.0,
-    8.0,
-    15.0,
-)  # seconds; a server holds a lost SuperNode's session for a minute
+from fedsift.logs import PlainLog, say
+from fedsift.site.lifetime import end_with_parent
+
+BACK_OFF = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)  # seconds
 STEADY = 30.0  # seconds after which a program counts as running
 POLL = 0.2
+STAMP = "2026-01-31 00:00:00Z"  # before every line of a log
 
 
 class Program:
@@ -30,6 +27,7 @@ class Program:
         self, command: Sequence[str], env: dict[str, str], log: Path, *, verbose: bool = False
     ) -> None:
         self.command, self.env, self.log, self.verbose = list(command), env, log, verbose
+        self._plain = PlainLog(log)
         self.process: subprocess.Popen[bytes] | None = None
         self.ends = 0
         self._due, self._since, self._failing = 0.0, 0.0, time.monotonic()
@@ -42,19 +40,34 @@ class Program:
     def start(self) -> None:
         """Start it."""
         say(f"+ {shlex.join(self.command)}", show=self.verbose)
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command,
-                env=self.env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=end_with_parent,  # noqa: PLW1509 - this process has one thread
-            )
+        self.process = subprocess.Popen(
+            self.command,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - this process has one thread
+        )
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
         self._since = time.monotonic()
+
+    def keep_log(self) -> None:
+        """Write to the log what the program has printed."""
+        if self.process is None or self.process.stdout is None:
+            return
+        while data := self.process.stdout.read(2**16):
+            self._plain.write(data)
+
+    def _close_log(self) -> None:
+        self.keep_log()
+        self._plain.close()
+        if self.process is not None and self.process.stdout is not None:
+            self.process.stdout.close()
 
     def restart_if_ended(self) -> None:
         """Start it again if it has ended, after a longer wait each time."""
+        self.keep_log()
         now = time.monotonic()
         if self.process is None:
             if now >= self._due:
@@ -75,8 +88,10 @@ class Program:
 
     def reason(self, code: int) -> str:
         """Return the exit code and the last lines of the log."""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:]
-        last = [line.strip() for line in lines if line.strip() and not line.startswith("INFO")]
+        self._close_log()
+        text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+        lines = [line[len(STAMP) + 1 :].strip() for line in text.splitlines()[-8:]]
+        last = [line for line in lines if line and not line.startswith("INFO")]
         return f"code {code}: {' '.join(last)[-300:]}" if last else f"code {code}"
 
     def stop(self) -> None:
@@ -89,6 +104,7 @@ class Program:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._close_log()
 
 
 def keep_running(
@@ -113,15 +129,3 @@ def keep_running(
         for program in reversed(programs):
             program.stop()
     return None
-
-
-def say(text: str, *, show: bool = True) -> None:
-    """Print a line for the person at the terminal."""
-    if show:
-        print(text, file=sys.stderr, flush=True)
-
-
-def end_with_parent() -> None:
-    """Have the kernel terminate this process when its parent has ended (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)

@@ -6,27 +6,28 @@ A message is one Flower message of type ``query`` with one ConfigRecord of bytes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from fedsift.federation.encoding import Parts
-from fedsift.federation.remote import NodeId, RawReply
-from fedsift.flower.client_app import RECORD
+from fedsift.federation.outbox import NodeId, RawReply
+from fedsift.flower.compat import RECORD, ServerReplies, parts_of
 
 
 class GridTransport:
     """``Transport`` on a Grid."""
 
     def __init__(self, grid: Grid) -> None:
-        self._grid = grid
+        self._grid, self._replies = grid, ServerReplies(grid)
 
-    def nodes(self) -> Collection[NodeId]:
-        """Return the SuperNodes that are connected now."""
-        return sorted(self._grid.get_node_ids())
+    def nodes(self) -> Mapping[NodeId, str]:
+        """Return the nodes that are connected now, and since when."""
+        found = {node.node_id: node.last_activated_at for node in self._grid.get_nodes()}
+        return dict(sorted(found.items()))
 
-    def push(self, messages: Sequence[tuple[NodeId, Parts]], ttl: float) -> list[str | None]:
+    def push(self, messages: list[tuple[NodeId, Parts]], ttl: float) -> list[str | None]:
         """Send messages."""
         sent = [
             Message(
@@ -37,9 +38,9 @@ class GridTransport:
         ids: list[str | None] = [id_ or None for id_ in self._grid.push_messages(sent)]
         return ids or [None] * len(sent)  # Flower returns nothing where all are too large
 
-    def pull(self, ids: Collection[str]) -> list[RawReply]:
+    def pull(self, ids: list[str]) -> list[RawReply]:
         """Return what has come back."""
-        return [_raw_reply(message) for message in self._grid.pull_messages(list(ids))]
+        return [_raw_reply(message) for message in self._replies.pull(ids)]
 
 
 def _raw_reply(message: Message) -> RawReply:
@@ -47,8 +48,5 @@ def _raw_reply(message: Message) -> RawReply:
     if message.has_error():
         reason = f"{message.error.reason or 'no reason given'} (Flower's code {message.error.code})"
         return RawReply(reply_to, None, reason)
-    record = message.content.config_records.get(RECORD)
-    if record is None:
-        return RawReply(reply_to, None, "its reply is not a fedsift message")
-    parts = {str(name): data for name, data in record.items() if isinstance(data, bytes)}
-    return RawReply(reply_to, parts)
+    parts = parts_of(message)
+    return RawReply(reply_to, parts, None if parts else "its reply is not a fedsift message")

@@ -7,25 +7,23 @@ message of bytes per part; the reply comes back the same way. Frames are those o
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
+import socket
+import struct
 import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from types import FrameType
-from typing import IO
 
-from fedsift.errors import InputError, RunError, WireError
+from fedsift.errors import InputError, WireError
 from fedsift.federation.encoding import LIMIT, Parts
+from fedsift.site.calling import SOCKET
+from fedsift.site.lifetime import claim
 
-SOCKET, LOCK = "site.sock", "site.lock"
 REQUEST_TIMEOUT = 10.0  # seconds for a caller to send its request
-GRACE = 20.0  # seconds for a site to end by itself before it is killed
 MAX_PATH = 100  # of a Unix socket's address; the system's limit is 108 bytes
 
 
@@ -83,48 +81,19 @@ def send(connection: Connection, parts: Parts) -> None:
 def _answer(connection: Connection, handle: Callable[[Parts], Parts]) -> None:
     try:
         if connection.poll(REQUEST_TIMEOUT):
+            _bound(connection)
             send(connection, handle(receive(connection)))
     except (OSError, EOFError, WireError) as error:  # the caller has gone, or sent something else
         print(f"a caller was dropped: {error}", file=sys.stderr, flush=True)
 
 
-def stop(folder: Path, grace: float = GRACE) -> None:
-    """Terminate the process that has the folder, if there is one; wait until it has ended."""
-    start, sent = time.monotonic(), None
-    while folder.exists():
-        lock = claim(folder, mark=False)
-        if lock is not None:
-            lock.close()
-            return
-        passed = time.monotonic() - start
-        text = (folder / LOCK).read_text(encoding="utf-8")
-        if passed > 2 * grace:
-            raise RunError(
-                f"{folder} is still in use (process {text or 'unknown'}); terminate that process"
-            )
-        wanted = signal.SIGKILL if passed > grace else signal.SIGTERM
-        if text.isdigit() and sent != wanted:
-            with suppress(ProcessLookupError):  # it has just ended
-                os.kill(int(text), wanted)
-            sent = wanted
-        time.sleep(0.1)
-
-
-def claim(folder: Path, *, mark: bool = True) -> IO[str] | None:
-    """Lock the folder until this process ends, however it ends; None if another has it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    file = (folder / LOCK).open("a+", encoding="utf-8")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        return None
-    if mark:
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-    return file
+def _bound(connection: Connection) -> None:
+    """Let no read from a caller and no write to it take longer than ``REQUEST_TIMEOUT``."""
+    seconds, fraction = divmod(REQUEST_TIMEOUT, 1)
+    limit = struct.pack("ll", int(seconds), int(fraction * 1e6))
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            same.setsockopt(socket.SOL_SOCKET, option, limit)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
