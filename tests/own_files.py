@@ -99,3 +99,17 @@ def write_text(folder: Path, samples: int = 60, wrong: float = 0.2) -> None:
             rows.append((f"T-{part}{n}", " ".join(random.permutation(words)), given))
         frame = pd.DataFrame(rows, columns=["ticket", "text", "queue"])
         frame.to_csv(folder / f"tickets-{part}.csv", index=False)
+
+
+def write_features(folder: Path, samples: int = 80, wrong: float = 0.2) -> None:
+    """Write features-a.npz ... features-clean.npz."""
+    random = np.random.default_rng(3)
+    for part in ("a", "b", "clean"):
+        true = random.integers(0, 2, samples)
+        flipped = random.random(samples) < (0 if part == "clean" else wrong)
+        np.savez(
+            folder / f"features-{part}.npz",
+            inputs=random.normal(2.0 * true[:, None] - 1, 1, (samples, 16)).astype(np.float32),
+            labels=np.array(QUEUES)[np.where(flipped, 1 - true, true)],
+            ids=np.array([f"F-{part}{n}" for n in range(samples)]),
+        )

@@ -18,6 +18,7 @@ from own_files import (
     SHAPES,
     SITES,
     WORDS,
+    write_features,
     write_pictures,
     write_table,
     write_text,
@@ -84,6 +85,14 @@ def test_pictures(here, bits):
     table = pd.read_parquet(here / "runs/scans/clients/south/issues.parquet")
     files = {str(p.relative_to(here / "scans/south")) for p in here.glob("scans/south/*/*.png")}
     check(table, SHAPES, files)
+
+
+def test_features(here, capsys):
+    write_features(here)
+    run_all("Features")
+    assert "auto chose out-of-fold" in capsys.readouterr().err
+    table = pd.read_csv(here / "runs/features/clients/a/issues.csv")
+    check(table, QUEUES, {f"F-a{n}" for n in range(80)})
 
 
 def test_text(here, capsys):
