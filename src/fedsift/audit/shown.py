@@ -20,7 +20,7 @@ import torch
 
 from fedsift.audit.record import SiteRecord
 from fedsift.audit.site import SiteAudit
-from fedsift.data.images import png
+from fedsift.data.images import pixels_of, png
 from fedsift.data.samples import Content, Pixels
 from fedsift.errors import InputError
 from fedsift.files import write_atomically
@@ -59,9 +59,10 @@ class ShownSamples:
         kept: bytes | None = self.frame[PICTURE].iloc[self.rows[index]]
         return kept
 
-    def own_pixels(self, index: int) -> Pixels | None:  # noqa: ARG002
-        """Return nothing: values were not kept, only how they look."""
-        return None
+    def own_pixels(self, index: int) -> Pixels | None:
+        """Return how the picture looks; its values were not kept."""
+        picture = self.picture(index)
+        return None if picture is None else pixels_of(picture)
 
     def choose(self, rows: Sequence[int]) -> ShownSamples:
         """Return some of the samples."""

@@ -128,6 +128,15 @@ def read_corrections(labels: Source) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def left_out(labels: Source, site: str) -> pd.DataFrame:
+    """Return the samples of a site that corrections leave out, by id."""
+    table = read_corrections(labels)
+    if "id" not in table or "unusable" not in table:
+        return table.iloc[:0]
+    own = table[table["site"] == site] if "site" in table else table.assign(site=site)
+    return own[_flags(own["unusable"])].assign(unusable=True, index=-1)
+
+
 def corrections(rows: pd.DataFrame, names: Sequence[str], where: str) -> Corrections:
     """Find the samples of one site that a table is about, by their ids or positions."""
     if rows.empty:

@@ -1,7 +1,7 @@
-"""A sample as a picture: PNG from a tensor, with zlib only.
+"""A sample as a picture: PNG from a tensor and back, with zlib only.
 
 Inputs are standardised by a constant that the audit does not know, so the darkest value of an image
-is drawn black and the brightest white.
+is drawn black and the brightest white, unless a span is given.
 """
 
 from __future__ import annotations
@@ -10,24 +10,38 @@ import base64
 import struct
 import zlib
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GREY, RGB = 0, 2
+HEADER = struct.Struct(">IIBBBBB")
 
 
-def png(image: Tensor) -> bytes:
-    """Draw one image [C, H, W]."""
+def png(image: Tensor, span: tuple[float, float] | None = None, level: int = 9) -> bytes:
+    """Draw one image [C, H, W]; ``span`` are the values of black and white."""
     channels, height, width = image.shape
     values = image.detach().cpu().double()
-    low, high = values.min(), values.max()
+    low, high = (float(values.min()), float(values.max())) if span is None else span
     scaled = (values - low) / (high - low) if high > low else torch.zeros_like(values)
-    pixels = (255 * scaled).round().to(torch.uint8).permute(1, 2, 0).reshape(height, -1)
-    rows = b"".join(b"\0" + row.numpy().tobytes() for row in pixels)
-    header = struct.pack(">IIBBBBB", width, height, 8, GREY if channels == 1 else RGB, 0, 0, 0)
-    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
+    pixels = (255 * scaled.clamp(0, 1)).round().to(torch.uint8).permute(1, 2, 0)
+    rows = np.zeros((height, 1 + width * channels), np.uint8)  # a row begins with its filter: none
+    rows[:, 1:] = pixels.reshape(height, -1).numpy()
+    header = HEADER.pack(width, height, 8, GREY if channels == 1 else RGB, 0, 0, 0)
+    data = zlib.compress(rows.tobytes(), level)
+    parts = ((b"IHDR", header), (b"IDAT", data), (b"IEND", b""))
     return SIGNATURE + b"".join(_chunk(*part) for part in parts)
+
+
+def pixels_of(picture: bytes) -> npt.NDArray[np.uint8]:
+    """Return the pixels of a PNG that ``png`` drew: [H, W] or [H, W, 3]."""
+    width, height, _, colour, *_ = HEADER.unpack_from(picture, 16)
+    (length,) = struct.unpack_from(">I", picture, 33)
+    rows = np.frombuffer(zlib.decompress(picture[41 : 41 + length]), np.uint8)
+    rows = rows.reshape(height, -1)[:, 1:]
+    return rows if colour == GREY else rows.reshape(height, width, 3)
 
 
 def as_uri(picture: bytes) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -36,10 +37,12 @@ from fedsift.audit import (
 from fedsift.audit.shown import kept_samples
 from fedsift.client.out_of_fold import judgement
 from fedsift.data import FederatedData
+from fedsift.data.corrected import left_out
+from fedsift.data.own_file import OwnFile
 from fedsift.data.samples import Content
 from fedsift.data.sources import read
 from fedsift.errors import DataError, InputError
-from fedsift.experiment.config import from_mapping, read_toml
+from fedsift.experiment.config import Config, from_mapping, read_toml
 from fedsift.experiment.metrics import detection
 from fedsift.experiment.own_data import reading, site_paths
 from fedsift.experiment.setup import Setup, load_data
@@ -161,16 +164,28 @@ class FinishedRun:
         record = read_record(self.folder, site)
         return audit_site(record, self.calibration, self.class_names, lambda: self._content(record))
 
+    def own_file(self, site: str) -> OwnFile | None:
+        """Return where a site's samples are, if they are in a file."""
+        path = site_paths(self._config).get(site, "") if self._config.sites else ""
+        return OwnFile(path, reading(self._config)) if path and Path(path).exists() else None
+
+    def earlier(self, site: str) -> pd.DataFrame:
+        """Return what corrections that the run was made with left out."""
+        return left_out(self._config.labels, site) if self._config.labels else pd.DataFrame()
+
+    @cached_property
+    def _config(self) -> Config:
+        path = self.folder / "config.toml"
+        return from_mapping(read_toml(path), str(path))
+
     @cached_property
     def _data(self) -> FederatedData:
-        path = self.folder / "config.toml"
-        return load_data(from_mapping(read_toml(path), str(path)).resolve())
+        return load_data(self._config.resolve())
 
     def _content(self, record: SiteRecord) -> Content:
         if (kept := kept_samples(self.folder, record)) is not None:
             return kept
-        path = self.folder / "config.toml"
-        config = from_mapping(read_toml(path), str(path))
+        config = self._config
         if config.sites and not config.labels:  # nothing but this site's file is needed
             content = read(site_paths(config)[record.site], reading(config)).content
             if len(content) != len(record):

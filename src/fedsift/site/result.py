@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -29,7 +30,8 @@ from fedsift.audit import (
     read_record,
 )
 from fedsift.audit.record import path_of
-from fedsift.data.corrected import correct_samples
+from fedsift.data.corrected import correct_samples, left_out
+from fedsift.data.own_file import OwnFile
 from fedsift.data.samples import Content, Samples
 from fedsift.data.schema import Schema
 from fedsift.data.sources import ReadOptions, read
@@ -112,6 +114,16 @@ class SiteRun:
             raise InputError(f"{self.folder} belongs to site {self.sites[0]}, not to {site}")
         record = read_record(self.folder, site)
         return self.result.audit(record, lambda: self._content(record))
+
+    def own_file(self, site: str) -> OwnFile | None:  # noqa: ARG002 - there is one site only
+        """Return where the site's samples are, if they are in a file."""
+        origin = self.result.origin
+        return OwnFile(origin.data, origin.reading) if Path(origin.data).exists() else None
+
+    def earlier(self, site: str) -> pd.DataFrame:
+        """Return what earlier corrections left out."""
+        labels = self.result.origin.labels
+        return left_out(labels, site) if labels else pd.DataFrame()
 
     def _content(self, record: SiteRecord) -> Content:
         samples = self.result.origin.samples()

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from audit.review.conftest import LIMIT, TOKEN
+from audit.review.conftest import LIMIT, TOKEN, served, site_of
+from fedsift.audit.review import ReviewSamples
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -36,7 +37,9 @@ def ask(site, method, path, headers=None, body=None):
     return answer.status, answer.headers, content
 
 
-@pytest.mark.parametrize("path", ["/", "/api/samples", "/image/0", "/static/review.js"])
+@pytest.mark.parametrize(
+    "path", ["/", "/api/samples", "/image/0", "/static/review.js", "/sample/0", "/pixels/0"]
+)
 @pytest.mark.parametrize(
     "headers",
     [
@@ -53,7 +56,7 @@ def test_nothing_without_the_token(site, path, headers):
 
 @pytest.mark.parametrize("path", ["/api/decide", "/api/undo", "/api/export"])
 def test_nothing_is_changed_without_the_token(site, path):
-    body = {"index": 0, "version": 0, "action": "keep"}
+    body = {"samples": [[0, 0]], "action": "keep"}
     assert ask(site, "POST", path, {}, body)[0] == 403
     assert not (site.folder / "corrected.parquet").exists()
     assert not (site.folder / "decisions.jsonl").read_bytes()
@@ -105,7 +108,8 @@ def test_answers_forbid_everything_from_elsewhere(site):
         "/image/..%2f..%2fdecisions.jsonl",
         "/image/8",
         "/image/-1",
-        "/fields/99",
+        "/sample/99",
+        "/pixels/8",
     ],
 )
 def test_paths_outside_are_refused(site, path):
@@ -119,18 +123,35 @@ def test_an_image_is_the_sample(site, images):
     assert np.corrcoef(drawn.ravel(), images.content.inputs[3].numpy().ravel())[0, 1] > 0.999
 
 
+def test_a_scan_keeps_its_size_and_its_values(tmp_path):
+    audit = site_of("scan", 2)
+    own = audit.content.own_pixels(5)
+    with served(ReviewSamples.of(audit), tmp_path) as place:
+        whole = Image.open(io.BytesIO(ask(place, "GET", "/image/5")[2]))
+        small = Image.open(io.BytesIO(ask(place, "GET", "/image/5?small")[2]))
+        _, headers, values = ask(place, "GET", "/pixels/5")
+    assert (whole.size, small.size) == ((512, 512), (128, 128))
+    assert (headers["X-Width"], headers["X-Channels"], headers["X-Type"]) == ("512", "1", "uint16")
+    np.testing.assert_array_equal(np.frombuffer(values, "<u2").reshape(512, 512), own)
+
+
 @pytest.mark.parametrize(
     "body",
     [
         None,
         [1],
-        {"index": 0},
-        {"index": "0", "version": 0, "action": "keep"},
-        {"index": 8, "version": 0, "action": "keep"},
-        {"index": 0, "version": 0, "action": "relabel", "label": 3},
-        {"index": 0, "version": 0, "action": "relabel", "label": True},
-        {"index": 0, "version": 0, "action": "drop"},
-        {"index": 0, "version": 0, "action": "keep", "tab": "x" * 20_000},
+        {"samples": [[0, 0]]},
+        {"samples": [], "action": "keep"},
+        {"samples": [0], "action": "keep"},
+        {"samples": [["0", 0]], "action": "keep"},
+        {"samples": [[8, 0]], "action": "keep"},
+        {"samples": [[0, 0], [0, 0]], "action": "keep"},
+        {"samples": [[0, 0]], "action": "relabel", "label": 3},
+        {"samples": [[0, 0]], "action": "relabel", "label": True},
+        {"samples": [[0, 0]], "action": "drop"},
+        {"samples": [[0, 0]], "action": "keep", "comment": 1},
+        {"samples": [[0, 0]], "action": "keep", "comment": "x" * 3000},
+        {"samples": [[0, 0]], "action": "keep", "tab": "x" * 2_100_000},
     ],
 )
 def test_bad_decisions_are_refused(site, body):
@@ -140,22 +161,81 @@ def test_bad_decisions_are_refused(site, body):
     assert not (site.folder / "decisions.jsonl").read_bytes()
 
 
+def decide(site, samples, action, label=None, **more):
+    body = {"samples": samples, "action": action, "label": label, "tab": "t", "by": "ana", **more}
+    status, _, content = ask(site, "POST", "/api/decide", body=body)
+    return status, json.loads(content)
+
+
 def test_decisions_come_out_as_corrected_labels(site, images):
-    asked = [(0, "accept", None), (1, "relabel", 0), (2, "unusable", None), (4, "keep", None)]
-    for index, action, label in asked:
-        body = {"index": index, "version": 0, "action": action, "label": label, "tab": "t"}
-        assert ask(site, "POST", "/api/decide", body=body)[0] == 200
-    written = json.loads(ask(site, "POST", "/api/export", body={})[2])
+    decide(site, [[0, 0]], "accept")
+    decide(site, [[1, 0]], "relabel", 0, comment="a cat")
+    decide(site, [[2, 0], [3, 0]], "unusable")
+    decide(site, [[4, 0]], "keep")
+    decide(site, [[5, 0]], "skip")
+    written = json.loads(ask(site, "POST", "/api/export", body={"form": "csv"})[2])
+    path = site.folder / "corrected.csv"
     assert written == {
-        "path": str(site.folder / "corrected.parquet"),
-        "decided": 4,
+        "path": str(path),
+        "use": f"--labels {path}",
+        "decided": 5,
         "changed": 2,
-        "unusable": 1,
+        "unusable": 2,
     }
-    table = pd.read_parquet(site.folder / "corrected.parquet")
-    given = images.record.labels.tolist()
-    assert table["class"].tolist() == [1, 0, *given[2:]]
-    assert table["label"].tolist() == [images.class_names[c] for c in table["class"]]
-    assert table["unusable"].tolist() == [False, False, True, *[False] * 5]
-    assert table["site"].tolist() == ["north"] * 8
-    assert table["index"].tolist() == list(range(8))
+    table = pd.read_csv(path, keep_default_na=False)
+    given = [images.class_names[c] for c in images.record.labels]
+    assert table["label"].tolist() == ["<b>dog</b>", "cat", *given[2:]]
+    assert table["given_label"].tolist() == given
+    assert table["unusable"].tolist() == [False, False, True, True, *[False] * 4]
+    decisions = ["accept", "relabel", "unusable", "unusable", "keep", "skip", "", ""]
+    assert table["decision"].tolist() == decisions
+    assert table["comment"][1] == "a cat"
+    assert table["by"].tolist() == [*["ana"] * 6, "", ""]
+    assert pd.to_datetime(table["when"][:6]).notna().all()
+    assert table["id"].tolist() == list(images.record.ids)
+
+
+@pytest.mark.parametrize(("label", "action"), [(1, "accept"), (0, "keep"), (2, "relabel")])
+def test_a_class_means_the_same_however_it_was_chosen(site, label, action):
+    """Sample 0 has the label 0, and 1 is suggested."""
+    _, value = decide(site, [[0, 0]], "relabel", label)
+    assert [(d["action"], d["label"]) for d in value["decisions"]] == [(action, label)]
+
+
+def test_two_people_are_merged_and_neither_overwrites_the_other(site):
+    decide(site, [[0, 0]], "accept")
+    status, value = decide(site, [[0, 0]], "unusable", by="ben", tab="b")
+    assert (status, value["stale"]) == (409, [0])
+    assert [(d["action"], d["by"]) for d in value["decisions"]] == [("accept", "ana")]
+    status, value = decide(site, [[0, 0], [1, 0]], "unusable", by="ben", tab="b")
+    assert (status, value["saved"], value["stale"]) == (200, [1], [0])
+    changes = json.loads(ask(site, "GET", "/api/changes?since=1")[2])
+    assert [(d["index"], d["by"]) for d in changes["decisions"]] == [(1, "ben")]
+
+
+@pytest.mark.parametrize("form", ["own", "images", "pdf"])
+def test_exports_that_do_not_fit_are_refused(site, form):
+    assert ask(site, "POST", "/api/export", body={"form": form})[0] == 400
+
+
+def test_neighbours_are_sure_samples_of_the_suggested_class(tmp_path):
+    audit = site_of("image", 10)
+    scores = audit.table.set_index("index")["label_score"]
+    with served(ReviewSamples.of(audit), tmp_path) as place:
+        found = json.loads(ask(place, "GET", "/sample/2")[2])
+    near = [n["index"] for n in found["neighbours"]]
+    assert near  # the truth of sample 2 is class 2, and so it is that of its neighbours
+    assert all(n % 6 == 2 and audit.record.labels[n] == 2 and scores[n] >= 0.8 for n in near)
+    assert found["probable"][0][0] == 2
+
+
+def test_fields_have_names_and_raw_values(tmp_path):
+    audit = site_of("table", 2)
+    with served(ReviewSamples.of(audit), tmp_path) as place:
+        cards = json.loads(ask(place, "GET", "/api/cards?at=0,1,99,x")[2])
+    assert set(cards) == {"0", "1"}
+    row = audit.content.frame.iloc[0]
+    shown = {name: text for name, _, text in cards["0"]}
+    assert shown["age"] == str(row["age"])
+    assert shown["mean radius"] == str(row["mean radius"])
+    assert shown["stage"] == row["stage"]

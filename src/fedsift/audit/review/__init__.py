@@ -1,6 +1,17 @@
-"""The review page: a person decides on suspicious labels, at the site, in a local browser."""
+"""The review page: people decide on suspicious labels, at the site, in a local browser."""
 
-from fedsift.audit.review.decisions import Decision, Decisions
+from fedsift.audit.review.decisions import Asked, Decision, Decisions
+from fedsift.audit.review.exporting import EXPORTS, Reviewed, Written, export
 from fedsift.audit.review.samples import ReviewSamples, corrected_labels
 
-__all__ = ["Decision", "Decisions", "ReviewSamples", "corrected_labels"]
+__all__ = [
+    "EXPORTS",
+    "Asked",
+    "Decision",
+    "Decisions",
+    "ReviewSamples",
+    "Reviewed",
+    "Written",
+    "corrected_labels",
+    "export",
+]

@@ -5,29 +5,23 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
 import uvicorn
 
-from fedsift.audit.review.app import Review, application
-from fedsift.audit.review.decisions import Decisions
-from fedsift.audit.review.samples import ReviewSamples
+from fedsift.audit.review.app import Review, Start, application
+from fedsift.audit.review.exporting import Reviewed
 from fedsift.errors import InputError
 
 HOST = "127.0.0.1"
 
 
-def serve(samples: ReviewSamples, folder: Path, port: int, announce: Callable[[str], None]) -> None:
-    """Serve a site's samples; decisions and corrected labels go into ``folder``."""
+def serve(site: Reviewed, port: int, start: Start, announce: Callable[[str], None]) -> None:
+    """Serve a site's samples until it is stopped."""
     token = secrets.token_urlsafe(24)
     with listen(port) as listening:
-        decisions = Decisions(folder / "decisions.jsonl", len(samples.table))
-        review = Review(samples, decisions, folder / "corrected.parquet", token)
+        review = Review(site, token, start)
         announce(f"http://{HOST}:{listening.getsockname()[1]}/?token={token}")
-        try:
-            web_server(review).run(sockets=[listening])
-        finally:
-            decisions.close()
+        web_server(review).run(sockets=[listening])
 
 
 def web_server(review: Review) -> uvicorn.Server:

@@ -53,7 +53,7 @@ class ArrowColumns:
 
 def read_arrow(path: Path, options: ReadOptions) -> Samples:
     """Read an Arrow or Feather file."""
-    return from_columns(ArrowColumns(_mapped(path)), str(path), options, path.parent)
+    return from_columns(ArrowColumns(mapped(path)), str(path), options, path.parent)
 
 
 def is_saved_dataset(path: Path) -> bool:
@@ -74,7 +74,7 @@ def read_saved_dataset(path: Path, options: ReadOptions) -> Samples:
     if not names:
         raise DataError(f"{path / STATE} lists no data files; save the dataset again")
     features = _json(path / INFO).get("features") or {}
-    tables = [_mapped(path / Path(name).name) for name in names]
+    tables = [mapped(path / Path(name).name) for name in names]
     try:
         table = pa.concat_tables(tables)
     except pa.ArrowException:
@@ -82,7 +82,7 @@ def read_saved_dataset(path: Path, options: ReadOptions) -> Samples:
     return from_columns(ArrowColumns(table), str(path), options, path, features)
 
 
-def _mapped(path: Path) -> Any:
+def mapped(path: Path) -> Any:
     """Map a file of either of Arrow's two formats."""
     if not path.exists():
         raise DataError(f"there is no file {path}, which the dataset needs; save it again")

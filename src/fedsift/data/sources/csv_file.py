@@ -43,7 +43,7 @@ NO_NAME = "the first column has no name and is left out, as the row numbers that
 
 def read_csv(path: Path, options: ReadOptions) -> Samples:
     """Read a table of comma- or tab-separated values."""
-    separator = "\t" if ".tsv" in path.suffixes[-2:] else ","
+    separator = separator_of(path)
     try:
         header = _checked_header(path, separator)
         check_columns(header, str(path), options)
@@ -61,7 +61,13 @@ def read_csv(path: Path, options: ReadOptions) -> Samples:
     return samples if header[0] else replace(samples, notes=(NO_NAME, *samples.notes))
 
 
-def _open(path: Path) -> IO[str]:
+def separator_of(path: Path) -> str:
+    """Return what separates fields, by the file's name."""
+    return "\t" if ".tsv" in path.suffixes[-2:] else ","
+
+
+def open_text(path: Path) -> IO[str]:
+    """Open a file for reading, also a gzipped one."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")
@@ -69,7 +75,7 @@ def _open(path: Path) -> IO[str]:
 
 def _checked_header(path: Path, separator: str) -> list[str]:
     """Return the columns' names; refuse a file whose rows differ in length."""
-    with _open(path) as file:
+    with open_text(path) as file:
         rows = csv.reader(file, delimiter=separator, strict=True)
         header = next((row for row in rows if row), None)
         if header is None:

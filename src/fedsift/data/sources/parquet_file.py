@@ -35,11 +35,16 @@ def is_parquet_folder(path: Path) -> bool:
 
 def read_parquet(path: Path, options: ReadOptions) -> Samples:
     """Read a parquet file or a folder of them."""
-    files = tuple(sorted(path.glob("*.parquet"))) if path.is_dir() else (path,)
+    files = parquet_files(path)
     _check_one_split(path, files)
     columns = ParquetColumns(files)
     _check_alike(columns)
     return from_columns(columns, str(path), options, path if path.is_dir() else path.parent)
+
+
+def parquet_files(path: Path) -> tuple[Path, ...]:
+    """Return the files of a folder in order, or the one file."""
+    return tuple(sorted(path.glob("*.parquet"))) if path.is_dir() else (path,)
 
 
 @dataclass(frozen=True)

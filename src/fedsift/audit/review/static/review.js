@@ -1,128 +1,104 @@
-// State: `samples` (sorted by the server, worst first), `shown` (positions that pass the filters)
-// and `at` (a position in `shown`). All text goes in through textContent.
+// The page: `shown` are the samples that pass the filters, `at` is a position among them.
+import { $, ask, toast } from "./dom.js";
+import { passing } from "./filter.js";
+import * as cards from "./grid.js";
 import { listen } from "./keys.js";
+import { pick, remember } from "./picker.js";
+import { drawClassKeys, drawSingle, drawState } from "./single.js";
+import { decide, detail, find, isDecided, load, post, store, undo } from "./store.js";
+import { fit, step } from "./viewer.js";
 
-const CHUNK = 120;
-const $ = (id) => document.getElementById(id);
-const tab = sessionStorage.tab ?? (sessionStorage.tab = crypto.randomUUID());
-const others = new BroadcastChannel("fedsift-review");
-let classes = [], images = false, samples = [], byIndex = new Map();
-let shown = [], at = 0, drawn = 0, grid = false;
+let shown = [], at = 0, grid = false, blind = false, digits = false;
+const current = () => shown[at];
+const targets = () => (grid && cards.picks.size ? [...cards.picks] : [current()].filter(Boolean));
+// What a person has not judged yet, in the blind mode, has neither label nor suggestion.
+const isHidden = (sample) => blind && !isDecided(sample);
 
-const stateText = {
-  none: () => "", keep: () => "kept", unusable: () => "unusable",
-  accept: (s) => `now ${classes[s.now]}`, relabel: (s) => `now ${classes[s.now]}`,
-};
-const current = () => samples[shown[at]];
-const percent = (value) => `${(100 * value).toFixed(value > 0.01 && value < 0.99 ? 0 : 1)} %`;
+// Deciding
 
-function element(tag, properties = {}, ...children) {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children);
-  return node;
-}
+const VERBS = { keep: "Keep the labels of", accept: "Accept the suggestions for",
+  unusable: "Set aside as unusable", skip: "Skip" };
 
-function toast(text) {
-  $("toast").textContent = text;
-  $("toast").classList.add("on");
-  clearTimeout(toast.timer);
-  toast.timer = setTimeout(() => $("toast").classList.remove("on"), 4000);
-}
-
-async function post(path, body) {
-  let answer;
-  try {
-    answer = await fetch(path, { method: "POST", body: JSON.stringify(body) });
-  } catch {
-    toast("Not saved: the review has been stopped. Start it again and reload.");
-    throw new Error("no server");
+async function act(action, label = null) {
+  const samples = targets();
+  if (!samples.length) return;
+  if (["keep", "accept"].includes(action) && samples.some(isHidden)) {
+    return toast("Choose a class first: label and suggestion are hidden.");
   }
-  return { status: answer.status, value: await answer.json() };
-}
-
-// Decisions
-
-function take(decision, announce = true) {
-  const sample = byIndex.get(decision.index);
-  if (decision.version < sample.version) return;
-  Object.assign(sample, { version: decision.version, state: decision.action, now: decision.label });
-  drawState(sample);
-  drawProgress();
-  if (announce) others.postMessage(decision);
-}
-others.onmessage = (event) => take(event.data, false);
-
-async function decide(action, label = null) {
-  const sample = current();
-  if (!sample || sample.busy) return;
-  sample.busy = true;
-  try {
-    const { status, value } = await post("/api/decide",
-      { index: sample.index, version: sample.version, action, label, tab });
-    if (status === 409) {
-      take(value.current);
-      toast("Decided in another tab meanwhile; check it again.");
-    } else if (status !== 200) {
-      toast(value.error);
-    } else {
-      take(value);
-      if (sample === current()) forward();
-    }
-  } finally {
-    sample.busy = false;
+  if (action === "accept" && samples.every((s) => s.label === s.suggested)) {
+    return toast("The suggestion is the label; keep it.");
+  }
+  const many = samples.length > 1;
+  const what = action === "relabel" ? `Set the class ${store.classes[label]} for` : VERBS[action];
+  if (many && !(await sure(`${what} ${samples.length} samples?`))) return;
+  const comment = many ? null : samples[0].draft;
+  const saved = await decide(samples, action, label, comment);
+  saved.forEach((s) => { s.draft = null; });
+  if (action === "relabel" && saved.length) remember(label);
+  if (many) cards.pickNone();
+  else if (saved[0] === current()) {
+    if (blind && action !== "skip") redraw();
+    else forward();
   }
 }
 
-async function undo() {
-  const { value } = await post("/api/undo", { tab });
-  if (!value) return toast("There is nothing to undo.");
-  take(value);
-  const sample = byIndex.get(value.index);
-  const position = shown.findIndex((n) => samples[n] === sample);
+function sure(text) {
+  return ask($("confirm"), (finish) => {
+    $("confirm-text").textContent = text;
+    $("confirm-yes").onclick = () => finish(true);
+    $("confirm-no").onclick = () => finish(false);
+    $("confirm-yes").focus();
+  });
+}
+
+async function choose() {
+  const samples = targets();
+  if (!samples.length) return;
+  const one = samples.length === 1 ? samples[0] : null, open = one && !isHidden(one);
+  const title = one ? "Choose a class" : `Choose a class for ${samples.length} samples`;
+  const tags = open ? { [one.suggested]: "suggestion", [one.label]: "label" } : {};
+  const probable = open ? detail(one).then((found) => found.probable) : Promise.resolve([]);
+  const label = await pick(title, probable, tags);
+  if (label !== null) await act("relabel", label);
+}
+
+async function goBack() {
+  const undone = await undo();
+  if (!undone.length) return toast("There is nothing of yours to undo.");
+  const position = shown.indexOf(undone[0]);
   if (position >= 0) go(position);
-  toast(`Undone: sample ${value.index}.`);
+  toast(undone.length === 1 ? `Undone: ${undone[0].id}.` : `Undone: ${undone.length} samples.`);
 }
 
-async function save() {
-  const { status, value } = await post("/api/export", {});
-  toast(status !== 200 ? value.error : `${value.changed} labels changed, ${value.unusable} ` +
-    `unusable, ${value.decided} decided: ${value.path}`);
+async function saveComment() {
+  const sample = current();
+  if (!sample || sample.draft === null) return;
+  const saved = await decide([sample], "comment", null, sample.draft);
+  saved.forEach((s) => { s.draft = null; });
+  drawState(sample);
+  if (saved.length) toast("Comment saved.");
 }
 
-// Moving and filtering
+// Moving
 
 function filter() {
-  const [label, suggested] = ["filter-label", "filter-suggested"].map((id) => $(id).value);
-  const [low, high] = ["filter-low", "filter-high"].map((id) => Number($(id).value));
-  const undecided = $("filter-undecided").checked, kept = current();
-  shown = [];
-  samples.forEach((s, n) => {
-    if (label !== "" && s.label !== Number(label)) return;
-    if (suggested !== "" && s.suggested !== Number(suggested)) return;
-    if (s.score < low || s.score > high || (undecided && s.state !== "none")) return;
-    shown.push(n);
-  });
-  at = Math.max(0, shown.findIndex((n) => samples[n] === kept));
-  $("shown").textContent = `${shown.length} of ${samples.length} samples`;
+  const kept = current();
+  shown = passing(store.samples, blind);
+  at = Math.max(0, shown.indexOf(kept));
+  $("shown").textContent = `${shown.length} of ${store.samples.length} samples`;
   draw();
 }
 
 function go(position) {
   if (!shown.length) return;
   at = Math.min(Math.max(position, 0), shown.length - 1);
-  if (!grid) return drawSingle();
-  while (drawn <= at) drawMore();
-  $("grid").children[at].focus();
-  mark();
+  if (grid) cards.focusCard(at);
+  else redraw();
 }
 
 function forward() {
-  const left = shown.findIndex((n, position) => position > at && samples[n].state === "none");
+  const left = shown.findIndex((s, n) => n > at && s.state === "none");
   go(left >= 0 ? left : at + 1);
-}
-
-function columns() {
-  return getComputedStyle($("grid")).gridTemplateColumns.split(" ").length;
 }
 
 function show(asGrid) {
@@ -130,7 +106,7 @@ function show(asGrid) {
   $("view-grid").setAttribute("aria-pressed", String(grid));
   $("view-single").setAttribute("aria-pressed", String(!grid));
   draw();
-  if (grid && shown.length) go(at);
+  if (grid && shown.length) cards.focusCard(at);
 }
 
 // Drawing
@@ -138,139 +114,134 @@ function show(asGrid) {
 function draw() {
   $("empty").hidden = shown.length > 0;
   $("single").hidden = grid || !shown.length;
-  $("grid").hidden = !grid;
+  $("grid-view").hidden = !grid;
   drawProgress();
-  $("grid").replaceChildren();
-  drawn = 0;
-  if (grid) drawMore();
-  else drawSingle();
+  if (grid) cards.drawGrid(shown, blind);
+  else redraw();
+}
+
+function redraw() {
+  const sample = current();
+  drawBar();
+  if (grid || !sample) return;
+  document.body.classList.toggle("blind", isHidden(sample));
+  drawSingle(sample, at, shown.length, isHidden(sample));
+  if (shown[at + 1]) {
+    detail(shown[at + 1]);
+    if (store.images) new Image().src = `/image/${shown[at + 1].index}`;
+  }
+}
+
+function drawBar() {
+  const samples = targets(), one = samples.length === 1 ? samples[0] : null;
+  if (grid) document.body.classList.toggle("blind", blind);
+  const say = (action, text) => {
+    document.querySelector(`[data-action=${action}] .text`).textContent = text;
+  };
+  say("keep", one ? `Keep ${store.classes[one.label]}` : `Keep ${samples.length}`);
+  say("accept", one ? `Accept ${store.classes[one.suggested]}` : `Accept ${samples.length}`);
+  document.querySelectorAll("[data-action], #choose").forEach((b) => {
+    b.disabled = !samples.length ||
+      (b.dataset.action === "accept" && Boolean(one) && one.label === one.suggested);
+  });
+  $("who").textContent = store.by ? `as ${store.by}` : "Your name";
 }
 
 function drawProgress() {
-  const queue = samples.filter((s) => s.score < 0.5);
-  const done = queue.filter((s) => s.state !== "none").length;
-  const all = samples.filter((s) => s.state !== "none").length;
+  const queue = store.samples.filter((s) => s.score < 0.5);
+  const done = queue.filter(isDecided).length, all = store.samples.filter(isDecided).length;
+  const skipped = store.samples.filter((s) => s.state === "skip").length;
   $("progress").value = queue.length ? done / queue.length : 1;
   $("progress-text").textContent = `${done} of ${queue.length} suspicious labels decided` +
-    (all > done ? `, ${all - done} others` : "");
+    (all > done ? `, ${all - done} others` : "") + (skipped ? `, ${skipped} skipped` : "");
 }
 
-function drawState(sample) {
-  const text = stateText[sample.state](sample);
-  if (sample === current()) {
-    $("state").textContent = text;
-    $("state").dataset.state = sample.state;
-  }
-  if (sample.card?.isConnected) {
-    sample.card.dataset.state = sample.state;
-    sample.card.querySelector(".state").textContent = text;
-  }
+function changed(samples) {
+  samples.forEach((sample) => {
+    drawState(sample);
+    cards.drawCardState(sample);
+  });
+  drawProgress();
 }
 
-function drawSingle() {
-  const s = current();
-  if (!s) return;
-  $("position").textContent = `${at + 1} of ${shown.length}`;
-  $("name").textContent = `sample ${s.index}` + (s.id === String(s.index) ? "" : `, id ${s.id}`);
-  $("given").textContent = classes[s.label];
-  $("suggestion").textContent = classes[s.suggested];
-  for (const key of ["confidence", "score", "weight"]) {
-    $(key).textContent = key === "weight" ? s[key].toFixed(2) : percent(s[key]);
-    $(`${key}-bar`).value = s[key];
-  }
-  $("choose").value = "";
-  drawState(s);
-  if (images) drawImage(s);
-  else drawFields(s);
+// Dialogs
+
+async function askName() {
+  const name = await ask($("naming"), (finish) => {
+    const input = $("naming-name");
+    input.value = store.by;
+    input.focus();
+    input.onkeydown = (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault();  // or it would press the button that gets the focus back
+      finish(input.value.trim());
+    };
+    $("naming-save").onclick = () => finish(input.value.trim());
+  });
+  if (name === null) return;
+  sessionStorage.by = store.by = name;
+  drawBar();
 }
 
-function drawImage(s) {
-  const alt = `sample ${s.index}, labelled ${classes[s.label]}`;
-  $("sample").replaceChildren(element("img", { src: `/image/${s.index}`, alt }));
-  const following = samples[shown[at + 1]];
-  if (following) new Image().src = `/image/${following.index}`;
-}
-
-async function drawFields(s) {
-  const rows = await (await fetch(`/fields/${s.index}`)).json();
-  if (s !== current()) return;
-  const body = element("table", {}, ...rows.map(([name, value]) => element("tr", {},
-    element("th", { scope: "row", textContent: name }), element("td", { textContent: value }))));
-  $("sample").replaceChildren(element("div", { className: "fields", tabIndex: 0 }, body));
-}
-
-function drawMore() {
-  const part = shown.slice(drawn, drawn + CHUNK).map((n, k) => card(samples[n], drawn + k));
-  drawn += part.length;
-  $("grid").append(...part);
-  mark();
-  return part.length;
-}
-
-function card(s, position) {
-  const text = `${classes[s.label]} → ${classes[s.suggested]}`;
-  s.card = element("button", { className: "card", tabIndex: -1 });
-  s.card.dataset.index = s.index;
-  s.card.setAttribute("aria-label", `sample ${s.index}, labelled ${classes[s.label]}, ` +
-    `suggested ${classes[s.suggested]} with ${percent(s.confidence)}`);
-  if (images) s.card.append(element("img", {
-    loading: "lazy", decoding: "async", alt: "", width: 128, height: 128, src: `/image/${s.index}` }));
-  s.card.append(element("span", { className: "pair", textContent: text }),
-    element("span", { className: "soft", textContent: `score ${percent(s.score)}` }),
-    element("span", { className: "state" }));
-  s.card.onfocus = () => { at = position; mark(); };
-  s.card.ondblclick = () => show(false);
-  s.card.dataset.state = s.state;
-  s.card.querySelector(".state").textContent = stateText[s.state](s);
-  return s.card;
-}
-
-function mark() { // one card is in the order of Tab, the arrows move between cards
-  document.querySelector(".card[tabindex='0']")?.setAttribute("tabindex", "-1");
-  $("grid").children[at]?.setAttribute("tabindex", "0");
+async function save(form) {
+  $("exported").textContent = "…";
+  const value = await post("/api/export", { form });
+  $("exported").textContent = value.error ?? `${value.changed} labels changed, ${value.unusable} ` +
+    `unusable, ${value.decided} decided: ${value.path} (use it with ${value.use})`;
 }
 
 // Start
 
-const byButton = () => document.activeElement?.matches?.("button:not(.card), a");
+const byButton = () => document.activeElement?.matches?.("button, a, summary");
 listen({
-  decide, undo, choose: () => (grid ? show(false) : null, $("choose").focus()),
-  digit: (n) => (n < classes.length ? decide("relabel", n) : false),
-  toggle: () => show(!grid), single: () => show(false),
-  open: () => (byButton() ? false : grid ? show(false) : false),
-  move: (step) => go(at + step),
-  row: (step) => (grid ? go(at + step * columns()) : false),
+  decide: act, undo: goBack, choose, saveComment,
+  digit: (key) => (digits && Number(key) < store.classes.length ? act("relabel", Number(key)) : false),
+  toggle: () => show(!grid),
+  leave: () => (grid && cards.picks.size ? cards.pickNone() : show(false)),
+  open: () => (byButton() || !grid ? false : show(false)),
+  select: (range) => (grid && !byButton() ? cards.toggle(at, range) : false),
+  selectAll: () => (grid ? (cards.pickAll(), true) : false),
+  move: (by) => go(at + by),
+  row: (by) => (grid ? go(at + by * cards.columns()) : false),
+  comment: () => (grid ? false : $("comment").focus()),
+  search: () => { $("filters").open = true; $("search").focus(); },
+  help: () => ask($("help"), () => {}),
+  zoom: (by) => (grid || !store.images ? false : by ? step(by) : fit()),
 });
 document.querySelectorAll("[data-action]").forEach((b) => {
-  b.onclick = () => decide(b.dataset.action);
+  b.onclick = () => act(b.dataset.action);
 });
-$("choose").onchange = () => {
-  const value = $("choose").value;
-  $("choose").blur();
-  if (value !== "") decide("relabel", Number(value));
-};
-$("undo").onclick = undo;
-$("export").onclick = save;
+document.querySelectorAll("[data-form]").forEach((b) => { b.onclick = () => save(b.dataset.form); });
+$("choose").onclick = choose;
+$("undo").onclick = goBack;
 $("previous").onclick = () => go(at - 1);
 $("next").onclick = () => go(at + 1);
 $("view-single").onclick = () => show(false);
 $("view-grid").onclick = () => show(true);
-document.querySelector(".filters").oninput = filter;
-document.querySelector(".filters").onsubmit = (event) => event.preventDefault();
-new IntersectionObserver((seen) => {
-  if (grid && seen.some((s) => s.isIntersecting)) drawMore();
-}, { rootMargin: "600px" }).observe($("more"));
+$("who").onclick = askName;
+$("help-open").onclick = () => ask($("help"), () => {});
+$("export-open").onclick = () => ask($("exports"), () => { $("exported").textContent = ""; });
+$("comment-save").onclick = saveComment;
+$("comment").oninput = () => {
+  const sample = current();
+  sample.draft = $("comment").value === sample.comment ? null : $("comment").value;
+  $("comment-save").disabled = sample.draft === null;
+};
+const form = document.querySelector("#filters form");
+form.oninput = () => {
+  blind = $("blind").checked;
+  filter();
+};
+form.onsubmit = (event) => event.preventDefault();
+if (matchMedia("(max-width: 46rem)").matches) $("filters").open = false;
 
-const loaded = await (await fetch("/api/samples")).json();
-({ classes, images } = loaded);
-const columnsOf = Object.entries(loaded.samples);
-samples = loaded.samples.index.map((_, n) => ({
-  ...Object.fromEntries(columnsOf.map(([name, values]) => [name, values[n]])),
-  version: 0, state: "none", now: null,
-}));
-byIndex = new Map(samples.map((s) => [s.index, s]));
-loaded.decisions.forEach((d) => take(d, false));
+const start = await load(changed);
+digits = drawClassKeys((label) => act("relabel", label));
+$("blind").checked = blind = start.blind;
+cards.startGrid({ open: () => show(false), moved: (n) => { at = n; drawBar(); }, picked: drawBar });
+if (start.sample !== null) $("search").value = find(start.sample).id;
 filter();
-const first = shown.findIndex((n) => samples[n].state === "none");
+const first = start.sample === null ? shown.findIndex((s) => s.state === "none")
+  : shown.indexOf(find(start.sample));
 if (first > 0) go(first);
 document.body.dataset.ready = "true";
