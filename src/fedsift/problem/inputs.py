@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fedsift.errors import DataError
+from fedsift.problem.ahead import concurrent
 
 Shape = tuple[int, ...]
 
@@ -119,6 +120,11 @@ class Selected:
         """Type of the numbers."""
         return self.inputs.dtype
 
+    @property
+    def concurrent(self) -> bool:
+        """As of the inputs."""
+        return concurrent(self.inputs)
+
     def take(self, indices: Tensor) -> Tensor:
         """Read these of the rows."""
         return self.inputs.take(self.rows[indices])
@@ -138,6 +144,11 @@ class Converted:
     def shape(self) -> Shape:
         """Shape of the inputs."""
         return self.inputs.shape
+
+    @property
+    def concurrent(self) -> bool:
+        """As of the inputs."""
+        return concurrent(self.inputs)
 
     def take(self, indices: Tensor) -> Tensor:
         """Read and convert these samples."""

@@ -21,6 +21,8 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 import torch
 from torch import Tensor
 
+from fedsift.problem.ahead import concurrent, one_ahead
+
 NUMBERS = 50_000  # of all inputs in one chunk: more leaves the cache and needs more memory
 SMALLEST, LARGEST = 64, 512
 
@@ -160,5 +162,7 @@ def chunks(batch: AnyBatch, size: int) -> Iterator[AnyBatch]:
     if len(batch) <= size and not is_stored(batch):
         yield batch
         return
-    for start in range(0, len(batch), size):
-        yield batch.take(torch.arange(start, min(start + size, len(batch))))
+    starts = range(0, len(batch), size)
+    positions = (torch.arange(start, min(start + size, len(batch))) for start in starts)
+    ahead = is_stored(batch) and concurrent(getattr(batch, "inputs", None))
+    yield from one_ahead(batch.take, positions) if ahead else map(batch.take, positions)

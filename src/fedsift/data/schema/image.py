@@ -20,6 +20,7 @@ from fedsift.data.samples import Pictures, Samples
 from fedsift.data.schema.decoding import ADVICE, decode
 from fedsift.data.schema.preparation import SchemaSettings, Workspace, expect, sample
 from fedsift.errors import DataError, InputError
+from fedsift.problem.ahead import at_once
 from fedsift.problem.inputs import Inputs, Shape
 
 RANGES = {"uint8": (0.0, 255.0), "uint16": (0.0, 65535.0)}
@@ -115,6 +116,7 @@ class ImagePreparation:
 class DecodedPictures:
     """Pictures that are decoded and scaled when they are taken."""
 
+    concurrent: ClassVar[bool] = True
     preparation: ImagePreparation
     samples: Samples
 
@@ -132,27 +134,32 @@ class DecodedPictures:
         return torch.float32
 
     def take(self, indices: Tensor) -> Tensor:
-        """Decode these pictures, in this order."""
+        """Decode these pictures, in this order; they stay bytes until all are there."""
         p = self.preparation
-        raw = torch.empty(len(indices), *p.shape)
-        for row, index in enumerate(indices.tolist()):
-            raw[row] = torch.from_numpy(_pixels(self.samples, index))
-        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (p.mean, p.std))
-        return ((raw - p.low) / (p.high - p.low) - mean) / std
+        wanted = indices.tolist()
+        raw = np.empty((len(wanted), p.height, p.width, p.channels), p.dtype)
+
+        def decode_at(place: int) -> None:
+            raw[place] = _pixels(self.samples, wanted[place])
+
+        at_once(decode_at, len(wanted))
+        mean, std = (torch.tensor(v) for v in (p.mean, p.std))
+        x = torch.from_numpy(raw.astype(np.float32))
+        return x.sub_(p.low).div_(p.high - p.low).sub_(mean).div_(std).permute(0, 3, 1, 2)
 
 
-def _pixels(samples: Samples, index: int) -> npt.NDArray[np.float32]:
-    """Decode one picture as [C, H, W]; the size is what the samples promise."""
+def _pixels(samples: Samples, index: int) -> npt.NDArray[Any]:
+    """Decode one picture as [H, W, C]; the size is what the samples promise."""
     pictures = cast("Pictures", samples.content)
-    pixels = np.asarray(pictures.pixels(index), np.float32)
-    image = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    expected = (pictures.channels, pictures.height, pictures.width)
+    pixels = np.asarray(pictures.pixels(index))
+    image = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    expected = (pictures.height, pictures.width, pictures.channels)
     if image.shape != expected:
         raise DataError(
-            f"the picture in {sample(samples, index)} of {samples.where} is [C, H, W] = "
+            f"the picture in {sample(samples, index)} of {samples.where} is [H, W, C] = "
             f"{list(image.shape)} and not {list(expected)} as the others; convert it"
         )
-    if not np.isfinite(image).all():
+    if image.dtype.kind == "f" and not np.isfinite(image).all():
         raise DataError(
             f"the picture in {sample(samples, index)} of {samples.where} has pixels that are not "
             "finite numbers; correct it or take it out"
@@ -175,7 +182,7 @@ def _moments(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation per channel; all pictures have the same size."""
     scaled = ((image - low) / (high - low) for image in _all(clean))
-    sums = [(image.mean(axis=(1, 2)), image.var(axis=(1, 2))) for image in scaled]
+    sums = [(image.mean(axis=(0, 1)), image.var(axis=(0, 1))) for image in scaled]
     means, variances = (np.stack(part) for part in zip(*sums, strict=True))
     std = np.sqrt(variances.mean(axis=0) + means.var(axis=0))
     return tuple(means.mean(axis=0).tolist()), tuple(std.tolist())

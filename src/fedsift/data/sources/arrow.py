@@ -22,12 +22,13 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsift.data.samples import Arrays, Samples
+from fedsift.data.sources.file_rows import Array, FileRows
 from fedsift.data.sources.frames import check_columns, from_frame, images_beside, split
 from fedsift.data.sources.gallery import Images, gallery
 from fedsift.data.sources.names import Names
 from fedsift.data.sources.options import ReadOptions
 from fedsift.data.sources.pixels import Encoded
-from fedsift.data.sources.stored import StoredParts, dense, is_list
+from fedsift.data.sources.stored import StoredParts, is_list
 from fedsift.errors import DataError
 
 INPUTS = "inputs"
@@ -44,6 +45,10 @@ class Columns(Protocol):
 
     def read(self, names: Sequence[str]) -> Any:
         """Read columns as a pyarrow table."""
+        ...
+
+    def arrays(self, name: str, where: str) -> list[Array | FileRows]:
+        """Return a column of lists of numbers as arrays, one below the other."""
         ...
 
     def cells(self, name: str) -> Iterator[Any]:
@@ -112,9 +117,8 @@ def _pictures(
 def _arrays(columns: Columns, where: str, options: ReadOptions, classes: Names | None) -> Samples:
     others = [n for n in columns.schema.names if n != INPUTS and _used(n, options)]
     rows = split(_frame(columns, others, where, options), where, options, classes)
-    chunks = columns.read([INPUTS]).column(INPUTS).chunks
     name = f"column {INPUTS!r} of {where}"
-    parts = StoredParts.of([dense(chunk, name) for chunk in chunks], name)
+    parts = StoredParts.of(columns.arrays(INPUTS, name), name)
     return Samples(where, Arrays(parts), rows.labels, rows.ids, classes)
 
 

@@ -20,7 +20,9 @@ import pyarrow as pa
 
 from fedsift.data.samples import Samples
 from fedsift.data.sources.arrow import from_columns
+from fedsift.data.sources.file_rows import Array, FileRows
 from fedsift.data.sources.options import ReadOptions
+from fedsift.data.sources.stored import dense
 from fedsift.errors import DataError
 
 STATE, INFO, SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
@@ -40,6 +42,10 @@ class ArrowColumns:
     def read(self, names: Sequence[str]) -> Any:
         """Return columns as they are."""
         return self.table.select(list(names))
+
+    def arrays(self, name: str, where: str) -> list[Array | FileRows]:
+        """View a column of lists of numbers as arrays, one below the other."""
+        return [dense(chunk, where) for chunk in self.read([name]).column(name).chunks]
 
     def cells(self, name: str) -> Iterator[Any]:
         """Go through a column."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -36,18 +37,32 @@ class FileRows:
     def __len__(self) -> int:
         return self.shape[0]
 
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
     def __getitem__(self, rows: npt.NDArray[np.int64]) -> Array:
         """Read these rows, in this order."""
         out = np.empty((len(rows), *self.shape[1:]), self.dtype)
         size = self.dtype.itemsize * prod(self.shape[1:])
         data = out.reshape(-1).view(np.uint8).reshape(len(rows), size)
-        for place, row in enumerate(rows.tolist()):
-            if os.preadv(self._file, [data[place]], self._offset + row * size) != size:
-                raise DataError(f"{self._path} has been cut off while it was in use; restore it")
+        starts = np.flatnonzero(np.diff(rows, prepend=rows[:1] - 2) != 1)  # of consecutive rows
+        for first, last in pairwise((*starts.tolist(), len(rows))):
+            self._read(data[first:last], self._offset + int(rows[first]) * size)
         return out
 
+    def _read(self, data: npt.NDArray[np.uint8], offset: int) -> None:
+        """Fill an array from the file; the system gives at most 2 GB at a time."""
+        left: Any = data.reshape(-1)
+        while left.size:
+            count = os.preadv(self._file, [left], offset)
+            if count <= 0:
+                raise DataError(f"{self._path} has been cut off while it was in use; restore it")
+            left, offset = left[count:], offset + count
 
-def file_rows(array: Array) -> Array | FileRows:
+
+def file_rows(array: Array | FileRows) -> Array | FileRows:
     """Read a mapped array from its file instead, where it is a plain one that nobody writes."""
     plain = (
         isinstance(array, np.memmap)

@@ -13,7 +13,9 @@ from typing import Any
 
 from fedsift.data.samples import Samples
 from fedsift.data.sources.arrow import from_columns
+from fedsift.data.sources.file_rows import Array, FileRows
 from fedsift.data.sources.options import ReadOptions
+from fedsift.data.sources.stored import dense
 from fedsift.errors import DataError
 
 BATCH = 256
@@ -33,6 +35,10 @@ class HubColumns:
     def read(self, names: Sequence[str]) -> Any:
         """Read columns."""
         return self.dataset.select_columns(list(names))[:]
+
+    def arrays(self, name: str, where: str) -> list[Array | FileRows]:
+        """View a column of lists of numbers as arrays, one below the other."""
+        return [dense(chunk, where) for chunk in self.read([name]).column(name).chunks]
 
     def cells(self, name: str) -> Iterator[Any]:
         """Go through a column, some rows at a time."""

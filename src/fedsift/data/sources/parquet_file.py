@@ -1,5 +1,6 @@
 """Parquet files: one, or a folder of them in the order of their names.
 
+Lists of numbers are read a row group at a time, large ones into a file of their own (`spool.py`).
 Images are read a row group at a time; the last groups that were read are kept, encoded, up to
 ``KEPT`` bytes, so that a shuffled pass over a small file reads it once.
 """
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,11 @@ import pyarrow as pa
 from fedsift.data.parquet import opened
 from fedsift.data.samples import Samples
 from fedsift.data.sources.arrow import from_columns
+from fedsift.data.sources.file_rows import Array, FileRows
 from fedsift.data.sources.frames import check_distinct
 from fedsift.data.sources.options import ReadOptions
+from fedsift.data.sources.spool import spooled
+from fedsift.data.sources.stored import dense
 from fedsift.errors import DataError
 
 KEPT = 1 << 28
@@ -73,6 +78,16 @@ class ParquetColumns:
         table.validate(full=True)  # text may be no UTF-8
         return table
 
+    def arrays(self, name: str, where: str) -> list[Array | FileRows]:
+        """Read a column of lists of numbers, a row group at a time; large ones into a file."""
+        return spooled((dense(chunk, where) for chunk in self._chunks(name)), where)
+
+    def _chunks(self, name: str) -> Iterator[Any]:
+        for path in self.files:
+            with opened(path) as file:
+                for group in range(file.num_row_groups):
+                    yield from file.read_row_group(group, columns=[name]).column(0).chunks
+
     def cells(self, name: str) -> Iterator[Any]:
         """Go through a column, a row group at a time."""
         for path in self.files:
@@ -99,11 +114,13 @@ class RowGroups:
                     sizes.append(file.metadata.row_group(group).num_rows)
         self._ends = np.cumsum(sizes)
         self._kept: OrderedDict[int, Any] = OrderedDict()
+        self._lock = Lock()  # pictures are decoded by several threads
 
     def __call__(self, row: int) -> Any:
         """Read one value."""
         at = int(np.searchsorted(self._ends, row, side="right"))
-        values = self._values(at)
+        with self._lock:
+            values = self._values(at)
         return values[row - int(self._ends[at]) + len(values)].as_py()
 
     def _values(self, at: int) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -40,10 +40,11 @@ _CONVERTED: dict[np.dtype[Any], np.dtype[Any]] = {
 class StoredParts:
     """Arrays of one shape and type, one after the other, as the inputs of samples."""
 
+    concurrent: ClassVar[bool] = True
     parts: tuple[Array | FileRows, ...]
 
     @classmethod
-    def of(cls, parts: Sequence[Array], where: str) -> StoredParts:
+    def of(cls, parts: Sequence[Array | FileRows], where: str) -> StoredParts:
         """Check that the parts fit together and hold numbers."""
         if not sum(len(part) for part in parts):
             raise DataError(f"{where} has no samples; a site needs some")
@@ -85,7 +86,7 @@ def tensor(array: Array) -> Tensor:
         return aligned(torch.from_numpy(np.array(array, dtype=_CONVERTED.get(native, native))))
 
 
-def check_numbers(array: Array, where: str) -> None:
+def check_numbers(array: Array | FileRows, where: str) -> None:
     """Refuse what is not an array of numbers with a row per sample."""
     if array.dtype.kind not in "fiub":
         raise DataError(
