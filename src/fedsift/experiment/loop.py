@@ -14,6 +14,7 @@ from fedsift.experiment.metrics import accuracy, detection
 from fedsift.experiment.setup import Setup
 from fedsift.federation import CompressedFederation, Rates
 from fedsift.messages import Federation
+from fedsift.problem import outer_value
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def evaluate(setup: Setup, state: ServerState) -> dict[str, float | None]:
     The validation set is trained on, so its accuracy is no estimate of that on new data.
     """
     validation = setup.server.validation
-    loss = setup.server.problem.outer_loss(state.y.new_zeros(0), state.y, validation)
+    loss = outer_value(setup.server.problem, state.y.new_zeros(0), state.y, validation)
     measured: dict[str, float | None] = {
         "validation_loss": float(loss),
         "validation_accuracy": accuracy(setup.model, state.y, *setup.data.validation),

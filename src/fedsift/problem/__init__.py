@@ -33,6 +33,7 @@ from fedsift.problem.derivatives import (
     inner_gradient,
     outer_gradients,
     outer_loss_and_gradients,
+    outer_value,
 )
 from fedsift.problem.flat_model import FlatModel
 from fedsift.problem.group_l2 import GroupL2
@@ -73,6 +74,7 @@ __all__ = [
     "mean_client",
     "outer_gradients",
     "outer_loss_and_gradients",
+    "outer_value",
     "random_quadratic",
     "without_batch_norm",
 ]

@@ -12,13 +12,17 @@ These are the plain versions; ``curvature`` and ``client.passes`` have the fast 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import grad, jvp, vjp
 
-from fedsift.problem.protocol import Problem
+from fedsift.problem.protocol import Problem, SampleWeighting, chunks
+
+NUMBERS, FEWEST = 2**22, 64  # of the inputs that the server's pass takes at once, and samples
 
 
 def inner_gradient(problem: Problem, x: Tensor, y: Tensor, batch: Any) -> Tensor:
@@ -34,11 +38,39 @@ def outer_gradients(problem: Problem, x: Tensor, y: Tensor, batch: Any) -> tuple
 def outer_loss_and_gradients(
     problem: Problem, x: Tensor, y: Tensor, batch: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (F, ∇_x F, ∇_y F) at (x, y)."""
+    """Return (F, ∇_x F, ∇_y F) at (x, y); of many samples, the sums over parts of them."""
     x, y = (value.detach().requires_grad_(True) for value in (x, y))
-    loss = problem.outer_loss(x, y, batch)
-    gx, gy = torch.autograd.grad(loss, (x, y), allow_unused=True, materialize_grads=True)
-    return loss.detach(), gx, gy
+    sums: list[Tensor] = []
+    for share, part in _parts(problem, batch):
+        loss = problem.outer_loss(x, y, part)
+        gx, gy = torch.autograd.grad(loss, (x, y), allow_unused=True, materialize_grads=True)
+        found = [loss.detach(), gx, gy]
+        if share < 1:
+            found = [share * value for value in found]
+        sums = found if not sums else [a + b for a, b in zip(sums, found, strict=True)]
+    return sums[0], sums[1], sums[2]
+
+
+@torch.no_grad()
+def outer_value(problem: Problem, x: Tensor, y: Tensor, batch: Any) -> Tensor:
+    """Return F(x, y) alone; of many samples, the sum over parts of them."""
+    parts = _parts(problem, batch)
+    values = [
+        (value if share == 1 else share * value)
+        for share, value in ((share, problem.outer_loss(x, y, part)) for share, part in parts)
+    ]
+    return sum(values[1:], values[0])
+
+
+def _parts(problem: Problem, batch: Any) -> Iterator[tuple[float, Any]]:
+    """Cut a batch whose loss is a mean over samples, so that a pass fits into memory."""
+    shape: tuple[int, ...] = getattr(getattr(batch, "inputs", None), "shape", ())
+    if not isinstance(problem, SampleWeighting) or not math.prod(shape or (0,)):
+        yield 1.0, batch
+        return
+    length = max(FEWEST, NUMBERS // math.prod(shape[1:]))
+    for part in chunks(batch, length):
+        yield len(part) / len(batch), part
 
 
 def hessian_product(problem: Problem, x: Tensor, y: Tensor, batch: Any, v: Tensor) -> Tensor:
