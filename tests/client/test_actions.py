@@ -42,7 +42,7 @@ def _operator(conv, kind="gauss-newton", damping=0.0):
 @pytest.mark.parametrize("kind", CURVATURES)
 def test_product_is_the_curvature_over_all_samples(conv, monkeypatch, kind):
     # 12 samples: three unequal parts
-    monkeypatch.setattr("fedsift.client.passes.chunk_length", lambda _: 5)
+    monkeypatch.setattr("fedsift.client.passes.pass_length", lambda *_: 5)
     site, state = _site(conv)
     request = _product(conv, Identity(len(conv.y)), curvature=kind)
     reply, _ = answer(site, state, request)
@@ -118,7 +118,7 @@ def test_sketch_is_the_matrix_between_two_embeddings(conv):
 
 @pytest.mark.parametrize("sent", ["v", "omega"])
 def test_outer_step_moves_the_clients_own_weights(conv, monkeypatch, sent):
-    monkeypatch.setattr("fedsift.client.passes.chunk_length", lambda _: 5)
+    monkeypatch.setattr("fedsift.client.passes.pass_length", lambda *_: 5)
     site, state = _site(conv)
     arrays, scalars = {"y": conv.y, "v": conv.v}, {}
     v = conv.v

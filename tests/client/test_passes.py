@@ -5,7 +5,6 @@ import torch
 from torch.func import hessian, jacrev
 
 from fedsift.client.passes import (
-    chunk_length,
     cross_pass,
     galerkin_pass,
     joint_pass,
@@ -15,7 +14,9 @@ from fedsift.client.passes import (
 from fedsift.compress import SparseEmbedding
 from fedsift.errors import InputError
 from fedsift.hypergradient import CurvatureSettings
-from fedsift.problem import LabelledBatch, LossPair
+from fedsift.problem import FlatModel, LabelledBatch, LossPair, Reweighting
+from fedsift.problem.networks import build_model
+from fedsift.problem.protocol import chunk_length, pass_length
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}
 GN = CurvatureSettings("gauss-newton", 0.3)
@@ -23,8 +24,8 @@ GN = CurvatureSettings("gauss-newton", 0.3)
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
-    monkeypatch.setattr("fedsift.problem.protocol.SMALLEST", 5)  # 12 samples: three unequal parts
-    monkeypatch.setattr("fedsift.problem.protocol.NUMBERS", 1)
+    # 12 samples: three unequal parts
+    monkeypatch.setattr("fedsift.client.passes.pass_length", lambda *_: 5)
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,14 @@ def test_chunks_are_longer_where_samples_are_small(monkeypatch):
     lengths = [chunk_length(LabelledBatch.of(torch.zeros(10, d), labels)) for d in (20, 784, 3072)]
     assert lengths == [512, 64, 64]
     assert chunk_length(object()) == 64
+
+
+@pytest.mark.parametrize(("side", "length"), [(8, 256), (28, 64), (64, 16)])
+def test_chunks_keep_the_largest_layer_in_the_cache(side, length):
+    """The first layer of the paper's CNN has 64 numbers for every pixel."""
+    model = build_model("paper_cnn" if side > 8 else "digits_cnn", (1, side, side), 10, 0)
+    batch = LabelledBatch.of(torch.zeros(300, 1, side, side), torch.zeros(300, dtype=torch.int64))
+    assert pass_length(Reweighting(FlatModel(model)), batch) == length
 
 
 def test_a_product_is_the_dense_one(conv, gauss_newton):

@@ -15,7 +15,7 @@ from fedsift.problem import LabelledBatch
 CUTS = ((0, 2), (2, 7), (7, 12))  # unequal clients
 
 
-def _federations(conv):
+def _federations(conv, cuts=CUTS):
     """Return two federations with the same clients and weights, pooled and not."""
     found = []
     for pool in (True, False):
@@ -23,10 +23,10 @@ def _federations(conv):
             Client(
                 m, conv.problem, LabelledBatch.of(conv.batch.inputs[a:b], conv.batch.labels[a:b])
             )
-            for m, (a, b) in enumerate(CUTS)
+            for m, (a, b) in enumerate(cuts)
         ]
         federation = LocalFederation(sites, pool=pool)
-        for m, (a, b) in enumerate(CUTS):
+        for m, (a, b) in enumerate(cuts):
             state = federation.state(m)
             federation.states[m] = replace(state, x=conv.x[a:b], average=conv.x[a:b])
         found.append(federation)
@@ -54,6 +54,8 @@ def _request(conv, action, compressor, **changes):
         "weight_mean": 0.9,
         "outer_rms": 0.0,
         "total_samples": 12,
+        "scored": 0,
+        "differences": False,
         **changes,
     }
     return Request(action, 0, {"y": conv.y, "v": conv.v}, scalars)
@@ -87,6 +89,30 @@ def test_every_client_moves_its_weights_the_same_way(conv, action, drawn):
             ours, theirs = (getattr(f.state(m), name) for f in (pooled, apart))
             torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
         assert not torch.equal(pooled.state(m).x, conv.x[slice(*CUTS[m])])
+
+
+@pytest.mark.parametrize("scored", [0, 3, 4])
+@pytest.mark.parametrize("batch_size", [0, 2])
+def test_stacked_clients_follow_v_as_each_does_alone(conv, scored, batch_size):
+    """Sites of 4, 4 and 4 samples: local steps of all three, v along them, in one pass."""
+    changes = {"differences": True, "scored": scored, "batch_size": batch_size, "steps": 3}
+    request = _request(conv, "step", TopK(len(conv.y), 9), curvature_batch=2, **changes)
+    cuts = ((0, 4), (4, 8), (8, 12))
+    pooled, apart = _federations(conv, cuts)
+    replies = [f.ask(request, [0, 1, 2]) for f in (pooled, apart)]
+    for ours, theirs in zip(*replies, strict=True):
+        update, product = (
+            [r.arrays["update"] for r in (ours, theirs)],
+            [r.arrays["product"].values for r in (ours, theirs)],
+        )
+        torch.testing.assert_close(*update, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(*product, rtol=1e-6, atol=1e-7)
+    for m in range(3):
+        ours, theirs = (f.state(m) for f in (pooled, apart))
+        torch.testing.assert_close(ours.x, theirs.x, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(ours.agreement, theirs.agreement, rtol=1e-6, atol=1e-9)
+        if batch_size and scored == 3:
+            assert int((ours.x != conv.x[slice(*cuts[m])]).sum()) == 3
 
 
 def test_a_sketch_of_the_cohort_is_the_mean_of_the_sketches(conv):

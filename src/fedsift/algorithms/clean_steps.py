@@ -19,15 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedsift.algorithms.clean_set import split_validation
+from fedsift.algorithms.outer_step import ScoredKeys
 from fedsift.algorithms.state import Server
-from fedsift.keys import Keys, Settings, key
+from fedsift.keys import Settings, key
 from fedsift.problem import LabelledBatch, SampleWeighting
 from fedsift.problem.sgd import LocalSteps, minibatches
 from fedsift.randomness import generator
@@ -132,10 +133,9 @@ def judged(server: Server, x: Tensor, y: Tensor, folds: Folds) -> dict[str, floa
 
 
 @dataclass(frozen=True)
-class CleanStepKeys(Keys):
+class CleanStepKeys(ScoredKeys):
     """The server's steps on the clean set."""
 
-    table: ClassVar[str] = "outer"
     penalty: float = key(
         1.0,
         "λ: the server's steps weigh the clean loss by 1 / λ; larger: closer to the hypergradient, "
@@ -150,7 +150,6 @@ class CleanStepKeys(Keys):
         low=0.5,
         high=1,
     )
-    scored: int = key(128, "samples that a site draws per round to move their x; 0: all", low=0)
 
 
 def clean_steps_of(settings: Settings) -> CleanSteps:

@@ -111,6 +111,24 @@ class TotalSamples:
     total_samples: int
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """How many of its samples a client scores in a round (0: all), and whether by differences."""
+
+    scored: int = scalar("scored", default=0)
+    differences: bool = scalar("differences", default=False)
+
+
+@dataclass(frozen=True)
+class ScoredKeys(Keys):
+    """How many samples a round scores."""
+
+    table: ClassVar[str] = "outer"
+    scored: int = key(
+        128, "samples that a site scores per round, in turn, to move their x; 0: all", low=0
+    )
+
+
 class OuterSchedule(Protocol):
     """How x moves over the rounds."""
 

@@ -1,6 +1,6 @@
 """Single loop (ours, beyond the paper): FedAvg's one exchange serves the bilevel problem too.
 
-v is kept across rounds. In round k client m receives (y_k, v_k) and does, all at (x_k, y_k, v_k),
+v is kept across rounds. In round k client m receives (y_k, v_k) and does, from (x_k, y_k, v_k),
 
     y^m_T   from T local steps,      S(∇²_yy g_m v_k),      x_k+1 = P(x_k − η ∇h) with v_k
 
@@ -21,13 +21,21 @@ EF-SOBA (He et al., ICML 2024) with error feedback. Its own are FedAvg's local s
 one compressed step for v, an x that never leaves its site, and the guard. The control without
 curvature is `no-hessian`.
 
+Cost: the forward passes of the local steps serve product and scores too, J v is a difference of
+forward passes, and at most ``scored`` samples of a client are scored per round, in turn
+(``client/follow.py``).
+
 Downlink: clients keep the last v, and get Top-k of the difference to it, at the rate ``downlink``
 or the run's own (``federation/compressed.py``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
 
 from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_head_start
 from fedsift.algorithms.fedavg import draw_cohort, local_of, next_y
@@ -36,6 +44,8 @@ from fedsift.algorithms.outer_gradients import outer_gradients_at
 from fedsift.algorithms.outer_step import (
     OuterSchedule,
     OuterStep,
+    ScoredKeys,
+    Scoring,
     TotalSamples,
     hypergradient_size,
     scaled,
@@ -58,8 +68,14 @@ from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of
 from fedsift.hypergradient.solver_step import after_losses, step_back, update_v
 from fedsift.keys import BuildContext, Settings
 from fedsift.messages import ByDifference, Federation, Request, Versioned, scalars_of
+from fedsift.problem import SampleWeighting
+from fedsift.problem.protocol import part_of
 from fedsift.problem.sgd import LocalSteps
+from fedsift.problem.tangents import difference_error
 from fedsift.randomness import derive
+
+TRIED = 16  # clean samples on which differences are compared with forward mode
+TOLERANCE = 0.05  # of ‖J v‖
 
 
 @dataclass(frozen=True)
@@ -73,6 +89,7 @@ class SingleLoop:
     local: LocalSteps = LocalSteps()
     outer: OuterSchedule = OuterStep()
     guard: Guard = Guard()
+    scored: int = 0
 
     def round(
         self, federation: Federation, server: Server, state: ServerState, k: int
@@ -88,6 +105,7 @@ class SingleLoop:
         move = scaled(self.outer.at_round(server, state.y, k), state, v)
         feedback = self.feedback.turned(k)
         witness = Witness(derive(server.seed, k, "residual"), self.curvature.damping)
+        scoring, checked = self._scoring(server, state.y, v, k)
         sent = ByDifference(v, self.downlink)
         arrays: dict[str, Payload | Versioned | ByDifference] = {"y": state.y, "v": sent}
         if state.x is not None:
@@ -101,6 +119,7 @@ class SingleLoop:
             Compression.by(feedback, step, epoch=solver.epoch, fresh=solver.fresh),
             witness,
             TotalSamples(sum(federation.sizes.values())),
+            scoring,
         )
         answers = cohort.ask(Request("step", k, arrays, scalars))
 
@@ -125,7 +144,7 @@ class SingleLoop:
             guard=self.guard,
             judge=Judge.of(witness, gy),
         )
-        events = outer.events + answers.events
+        events = (*checked, *outer.events, *answers.events)
         if update.trouble is None and update.seen.scale == 0.0 and solver.v is not None:
             # v_k had nothing of the solution: begin again with α ∇_y F.
             solver = replace(solver.from_zero(), v=step * gy)
@@ -147,6 +166,27 @@ class SingleLoop:
         own = {**state.own, **seen_scale(answers, v)}
         return RoundInfo(metrics, events), ServerState(y, x_next, solver, own)
 
+    def _scoring(
+        self, server: Server, y: Tensor, v: Tensor, k: int
+    ) -> tuple[Scoring, tuple[str, ...]]:
+        """Return how clients are to score, and a sentence where they may not use differences.
+
+        The server tries it at (y_k, v_k) on a few clean samples: all clients then do the same.
+        """
+        problem, clean = server.problem, server.validation
+        if self.curvature.kind != "gauss-newton" or not isinstance(clean, Sized) or not len(clean):
+            return Scoring(self.scored), ()
+        if not isinstance(problem, SampleWeighting):
+            return Scoring(self.scored), ()
+        few = part_of(clean, torch.arange(min(TRIED, len(clean))))
+        error = difference_error(problem, y, few, v)
+        if error <= TOLERANCE:
+            return Scoring(self.scored, differences=True), ()
+        return Scoring(self.scored), (
+            f"J v by a difference of two forward passes is off by {error:.1%} in round {k + 1}; "
+            "forward mode takes its place",
+        )
+
 
 def build(settings: Settings, context: BuildContext) -> Algorithm:
     """Build it from its keys."""
@@ -162,13 +202,14 @@ def build(settings: Settings, context: BuildContext) -> Algorithm:
         curvature_of(settings),
         local_of(settings),
         outer_of(settings),
+        scored=settings[ScoredKeys].scored,
     )
     return with_head_start(settings, algorithm)
 
 
 # Rate first: the downlink reads it whatever the compressor of the products is.
 _COMPRESSION = (RateKeys, CompressorKeys, FeedbackKeys, *compressor_groups())
-_SOLVER = dict.fromkeys((*_COMPRESSION, StepKeys, CurvatureKeys))
+_SOLVER = dict.fromkeys((*_COMPRESSION, StepKeys, CurvatureKeys, ScoredKeys))
 METHOD = Method(
     "ours: Algorithm 1 in one exchange per round",
     (*BILEVEL, *_SOLVER),

@@ -40,9 +40,14 @@ def curvature_batch(client: Client, request: Request) -> tuple[Any, Any | None]:
     size, n = request.read(CurvatureSettings).batch_size, len(client.batch)
     if not 0 < size < n:
         return client.batch, None
-    source = generator(client.seed, request.round, client.id, "curvature")
-    order = torch.randperm(n, generator=source)
+    order = curvature_order(client, request)
     return part_of(client.batch, order[:size]), part_of(client.batch, order[size:])
+
+
+def curvature_order(client: Client, request: Request) -> Tensor:
+    """Return the client's samples in the order in which a round draws them for products."""
+    source = generator(client.seed, request.round, client.id, "curvature")
+    return torch.randperm(len(client.batch), generator=source)
 
 
 def direction(request: Request, length: int) -> Tensor:

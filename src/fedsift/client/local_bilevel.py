@@ -45,7 +45,7 @@ class LocalProblem:
         batch = self.client.batch
         part = batch if positions is None else batch.take(positions)
         leaf = y.detach().requires_grad_(True)
-        loss, gradient = loss_and_gradient(self.client.problem, self.x, leaf, part, None)
+        loss, gradient = loss_and_gradient(self.client.problem, self.x, leaf, part)
         problem, x = self.client.problem, self.x
         product, cross = joint_pass(problem, x, y.detach(), part, None, v, self.curvature)
         return Slopes(loss, gradient, product - self.outer_gradient, cross, positions)

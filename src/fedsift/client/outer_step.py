@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from fedsift.algorithms.additions.constants import AVERAGING
@@ -38,15 +39,35 @@ def moved(client: Client, x: Tensor, cross: Cross, state: ClientState, request: 
         return Outcome({"cross": cross.value}, {}, state)
     move = request.read(Move)
     share = len(client.batch) / request.read(TotalSamples).total_samples
-    hypergradient = -share * cross.value
-    new = x - move.change(hypergradient)
-    agreement = averaged(state.agreement, cross.agreement)
+    at = slice(None) if cross.at is None else cross.at
+    hypergradient, own = -share * cross.value[at], x[at]
+    moved_x = own - move.change(hypergradient)
+    agreement = _agreement(state.agreement, cross)
     if agreement is not None:
-        new = new + pull(x, agreement, move.pace)
-    new = client.problem.project(new)
+        moved_x = moved_x + pull(own, agreement[at], move.pace)
+    moved_x = client.problem.project(moved_x)
+    new = moved_x if cross.at is None else x.index_put((cross.at,), moved_x)
     average = averaged(state.average, new, move.mean)
     square: dict[str, Scalar] = {"outer_square": float(hypergradient.square().mean())}
     return Outcome({}, square, replace(state, x=new, average=average, agreement=agreement))
+
+
+def _agreement(past: Tensor | None, cross: Cross) -> Tensor | None:
+    """Return the mean agreement over rounds; a sample that was not scored keeps its own.
+
+    Before it is scored at all, its label is believed.
+    """
+    if cross.at is None or cross.agreement is None:
+        return averaged(past, cross.agreement)
+    seen = cross.agreement[cross.at]
+    if past is None:
+        return torch.ones_like(cross.agreement).index_put_((cross.at,), seen)
+    return past.index_put((cross.at,), _known(averaged(past[cross.at], seen)))
+
+
+def _known(value: Tensor | None) -> Tensor:
+    assert value is not None
+    return value
 
 
 def averaged(past: Tensor | None, new: Tensor | None, weight: float = AVERAGING) -> Tensor | None:

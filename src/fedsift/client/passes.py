@@ -13,6 +13,7 @@ A pass takes the samples of one client, or those of several as one (``SampleWeig
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,16 +26,29 @@ from fedsift.hypergradient import CurvatureSettings
 from fedsift.hypergradient.non_iterative import Whole
 from fedsift.problem import Composite, Problem, SampleWeighting, chunks, cross_product
 from fedsift.problem.curvature import CURVATURES, cross_from, output_hessian
-from fedsift.problem.protocol import chunk_length
+from fedsift.problem.protocol import pass_length
 from fedsift.problem.tangents import Tangent, along, linearised_outputs, push
 
 
 @dataclass(frozen=True)
 class Cross:
-    """∇²_xy g v, and how far the model agrees with each label where the problem can tell."""
+    """∇²_xy g v, and how far the model agrees with each label where the problem can tell.
+
+    ``at`` are the entries of x that were scored; the others are zero. None: all of them.
+    """
 
     value: Tensor
     agreement: Tensor | None
+    at: Tensor | None = None
+
+    def with_more(self, other: Cross) -> Cross:
+        """Return both, of samples that have none in common."""
+        agrees = self.agreement is not None and other.agreement is not None
+        agreement = _known(self.agreement) + _known(other.agreement) if agrees else None
+        at = None
+        if self.at is not None and other.at is not None:
+            at = torch.cat([self.at, other.at])
+        return Cross(self.value + other.value, agreement, at)
 
 
 def product_pass(
@@ -43,7 +57,7 @@ def product_pass(
     """Return the curvature applied to v."""
     make = CURVATURES[curvature.kind].once
     out = torch.zeros_like(v)
-    for part in chunks(batch, chunk_length(batch)):
+    for part in chunks(batch, pass_length(problem, batch)):
         product = make(problem, x, y, part, curvature.damping).product(v)
         out += (len(part) / len(batch)) * product
     return out
@@ -65,7 +79,7 @@ def sketch_pass(
     """
     make = CURVATURES[curvature.kind].repeated
     out = y.new_zeros(S2.rows, S1.rows)
-    for part in chunks(batch, chunk_length(batch)):
+    for part in chunks(batch, pass_length(problem, batch)):
         operator, share = make(problem, x, y, part, curvature.damping), len(part) / len(batch)
         for i in range(S1.rows):
             out[:, i] += share * S2.apply(operator.product(_row(S1, i, y)))
@@ -87,7 +101,7 @@ def galerkin_pass(
             "the system 'least-squares'"
         )
     out = y.new_zeros(S1.rows, S1.rows)
-    for part in chunks(batch, chunk_length(batch)):
+    for part in chunks(batch, pass_length(problem, batch)):
         point, forward = linearised_outputs(problem, y, part)
         Q = output_hessian(problem, x, point, part)
         along_rows = [forward(_row(S1, i, y)) for i in range(S1.rows)]
@@ -106,12 +120,20 @@ def _row(S: SparseEmbedding, i: int, like: Tensor) -> Tensor:
     return S.transpose_apply(unit)
 
 
-def cross_pass(problem: Problem, x: Tensor, y: Tensor, batch: Any, v: Tensor, total: int) -> Cross:
+def cross_pass(
+    problem: Problem,
+    x: Tensor,
+    y: Tensor,
+    batch: Any,
+    v: Tensor,
+    total: int,
+    push_along: Callable[[Composite, Tensor, Any, Tensor], Tangent] = along,
+) -> Cross:
     """Return ∇²_xy g v as far as these of ``total`` samples go: the parts of a batch add up."""
     found = _Found(x, isinstance(problem, SampleWeighting))
-    for part in chunks(batch, chunk_length(batch)):
+    for part in chunks(batch, pass_length(problem, batch)):
         if isinstance(problem, Composite):
-            found.add(problem, along(problem, y, part, v), part, total)
+            found.add(problem, push_along(problem, y, part, v), part, total)
         else:
             found.cross += (len(part) / total) * cross_product(problem, x, y, part, v)
     return found.result()
@@ -125,13 +147,14 @@ def joint_pass(
     rest: Any | None,
     v: Tensor,
     curvature: CurvatureSettings,
+    total: int | None = None,
 ) -> tuple[Tensor, Cross]:
-    """Return the product over the drawn samples and the cross product over all."""
-    total = len(drawn) + (0 if rest is None else len(rest))
+    """Return the product over the drawn samples and the cross product over both, of ``total``."""
+    total = len(drawn) + (0 if rest is None else len(rest)) if total is None else total
     if curvature.kind == "gauss-newton" and isinstance(problem, Composite):
         found = _Found(x, isinstance(problem, SampleWeighting))
         product = (problem.l2 + curvature.damping) * v
-        for part in chunks(drawn, chunk_length(drawn)):
+        for part in chunks(drawn, pass_length(problem, drawn)):
             tangent = push(problem, y, part, v)
             weighted = output_hessian(problem, x, tangent.outputs, part)(tangent.along)
             product = product + (len(part) / len(drawn)) * tangent.pull(weighted)
@@ -142,9 +165,7 @@ def joint_pass(
         cross = cross_pass(problem, x, y, drawn, v, total)
     if rest is None:
         return product, cross
-    more = cross_pass(problem, x, y, rest, v, total)
-    both = None if cross.agreement is None else cross.agreement + _known(more.agreement)
-    return product, Cross(cross.value + more.value, both)
+    return product, cross.with_more(cross_pass(problem, x, y, rest, v, total))
 
 
 class _Found:

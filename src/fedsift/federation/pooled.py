@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,24 +21,29 @@ from torch import Tensor
 from fedsift.algorithms.clean_steps import Contrast
 from fedsift.client import Shared
 from fedsift.client.contrast import contrast_pass, scored
+from fedsift.client.follow import Turn, follows
 from fedsift.client.inputs import curvature_batch, direction
-from fedsift.client.passes import Cross, cross_pass, joint_pass, product_pass
-from fedsift.federation.stacked import Members, trained
+from fedsift.client.passes import Cross, cross_pass, product_pass
+from fedsift.federation.stacked import Members, followed, trained
 from fedsift.hypergradient import CurvatureSettings
 from fedsift.hypergradient.products import Compression
 from fedsift.hypergradient.residual import Witness
 from fedsift.messages import ClientId, Request
 from fedsift.problem import SampleWeighting
-from fedsift.problem.protocol import is_stored
+from fedsift.problem.protocol import is_stored, part_of
+from fedsift.problem.sgd import LocalSteps
+from fedsift.problem.tangents import along_difference
 
 CONTRASTING = ("first-order", "clean-step")  # actions that compare two models
-ALONG = ("product", "outer", "step")  # actions that follow a direction v
+ALONG = ("product", "outer")  # actions that follow a direction v
 
 
 def pooled(members: Members, request: Request) -> dict[ClientId, Shared]:
     """Return what the cohort's clients need not compute for themselves; empty if nothing."""
     if any(is_stored(client.batch) for client, _ in members):
         return {}  # a pool has all its samples in memory
+    if follows(members, request):
+        return _followed(members, request)
     shared = _along(members, request)
     for m, result in trained(members, request).items():
         shared[m] = replace(shared.get(m, Shared()), trained=result)
@@ -62,11 +67,64 @@ def _along(members: Members, request: Request) -> dict[ClientId, Shared]:
     feedback = request.read(Compression).feedback
     if not feedback.poolable:
         return {}
-    product, crosses = _products(members, request, y)
-    payload, _ = feedback.client(product, 1.0, None)
+    problem, v = members[0][0].problem, direction(request, len(y))
+    x, drawn = _pool(members, [curvature_batch(client, request)[0] for client, _ in members])
+    product = product_pass(problem, x, y, drawn, v, request.read(CurvatureSettings))
+    return dict.fromkeys((client.id for client, _ in members), _compressed_once(product, request))
+
+
+def _compressed_once(product: Tensor, request: Request) -> Shared:
+    """Return the cohort's mean product, compressed: S is linear."""
+    payload, _ = request.read(Compression).feedback.client(product, 1.0, None)
     seen = request.read(Witness).seen(product, request.array("v"))
-    whole = Shared(product=product, payload=payload, residual=seen)
-    return {client.id: replace(whole, cross=crosses.get(client.id)) for client, _ in members}
+    return Shared(product=product, payload=payload, residual=seen)
+
+
+def _followed(members: Members, request: Request) -> dict[ClientId, Shared]:
+    """Return the local steps of clients that are stacked, with what follows v beside them."""
+    local, curvature = request.read(LocalSteps), request.read(CurvatureSettings)
+    small = all(len(client.batch) <= local.batch_size for client, _ in members)
+    whole = curvature.batch_size > 0 or local.batch_size <= 0 or small
+    if not whole or len(members) < 2:
+        return {}  # more is wanted for a product than the first local batch has
+    shared = followed(members, request)
+    stacked = [(client, state) for client, state in members if client.id in shared]
+    for m, cross in _left(stacked, request).items():
+        shared[m] = replace(shared[m], cross=_known(shared[m].cross).with_more(cross))
+    if not stacked:
+        return shared
+    total = sum(len(client.batch) for client, _ in stacked)
+    rows = torch.stack([_known(shared[client.id].product) for client, _ in stacked])
+    mean = rows.new_tensor([len(client.batch) / total for client, _ in stacked]) @ rows
+    if request.read(Compression).feedback.poolable:
+        once = _compressed_once(mean, request)
+        return {m: replace(once, trained=own.trained, cross=own.cross) for m, own in shared.items()}
+    # Every client compresses its own product; the witness is linear.
+    seen = request.read(Witness).seen(mean, request.array("v"))
+    return {m: replace(own, residual=seen) for m, own in shared.items()}
+
+
+def _left(members: Members, request: Request) -> dict[ClientId, Cross]:
+    """Score, in one pass, the samples of a turn that no local batch of their client has."""
+    turns = {client.id: Turn.of(client, request) for client, _ in members}
+    lefts = {m: turn.left for m, turn in turns.items() if turn.left is not None}
+    owners = [(client, state) for client, state in members if client.id in lefts]
+    if not owners:
+        return {}
+    y = request.array("y")
+    x, batch = _pool(owners, [part_of(client.batch, lefts[client.id]) for client, _ in owners])
+    v, total = direction(request, len(y)), sum(len(client.batch) for client, _ in owners)
+    cross = cross_pass(owners[0][0].problem, x, y, batch, v, total, along_difference)
+    found = _split(owners, cross)
+    return {m: replace(own, at=lefts[m].to(y.device)) for m, own in found.items()}
+
+
+Thing = TypeVar("Thing")
+
+
+def _known(value: Thing | None) -> Thing:
+    assert value is not None
+    return value
 
 
 def _common_model(members: Members, request: Request) -> Tensor | None:
@@ -98,27 +156,6 @@ def _contrasts(members: Members, request: Request) -> dict[ClientId, Cross]:
     models = request.array("y"), request.array("base")
     penalty, problem = request.read(Contrast).penalty, members[0][0].problem
     return _split(members, contrast_pass(problem, x, *models, batch, penalty))
-
-
-def _products(
-    members: Members, request: Request, y: Tensor
-) -> tuple[Tensor, dict[ClientId, Cross]]:
-    """Return the cohort's mean product, and every client's cross product where it is asked for."""
-    problem, v = members[0][0].problem, direction(request, len(y))
-    parts = [curvature_batch(client, request) for client, _ in members]
-    x, drawn = _pool(members, [part for part, _ in parts])
-    if request.action == "product":
-        return product_pass(problem, x, y, drawn, v, request.read(CurvatureSettings)), {}
-    rests = [part for _, part in parts if part is not None]
-    rest = None
-    if rests:  # a client whose samples are all drawn has none left
-        left = [part if part is not None else drawn_.take(_NONE) for drawn_, part in parts]
-        _, rest = _pool(members, left)
-    product, cross = joint_pass(problem, x, y, drawn, rest, v, request.read(CurvatureSettings))
-    return product, _split(members, cross)
-
-
-_NONE = torch.zeros(0, dtype=torch.int64)
 
 
 def _pool(members: Members, batches: Sequence[Any]) -> tuple[Tensor, Any]:

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from fedsift.client import Client, ClientState
+from fedsift.client import Client, ClientState, Shared
+from fedsift.client.follow import Follower, Turn
 from fedsift.client.inputs import batch_generator
+from fedsift.hypergradient import CurvatureSettings
 from fedsift.messages import ClientId, Request
 from fedsift.problem import SampleWeighting
 from fedsift.problem.sgd import LocalSteps, Trained, stacked_sgd
@@ -34,6 +36,29 @@ def trained(members: Members, request: Request, name: str = "y") -> dict[ClientI
         parts = [(x, client.batch, batch_generator(client, request)) for client, x in stack]
         results = stacked_sgd(problem, parts, y, local) or []
         found |= {client.id: r for (client, _), r in zip(stack, results, strict=False)}
+    return found
+
+
+def followed(members: Members, request: Request) -> dict[ClientId, Shared]:
+    """Do ``client.single_loop.followed`` for those clients that can be stacked.
+
+    The samples of a turn that no local batch has are left out of the cross products.
+    """
+    y, local = request.array("y"), request.read(LocalSteps)
+    curvature, found = request.read(CurvatureSettings), dict[ClientId, Shared]()
+    for problem, stack in _stacks(members, local, PARAMETERS // len(y)):
+        turns = [Turn.of(client, request) for client, _ in stack]
+        watch = Follower.of(problem, request, len(y), max(turns, key=lambda turn: turn.along))
+        watch.curved = 0  # a step of a stack has one chunk: all of it
+        parts = [(x, client.batch, batch_generator(client, request)) for client, x in stack]
+        firsts = [turn.first for turn in turns]
+        results = stacked_sgd(problem, parts, y, local, firsts=firsts, watch=watch)
+        if results is None:
+            continue
+        products = watch.products(curvature.damping)
+        for row, (client, x) in enumerate(stack):
+            cross = watch.cross(x, turns[row].along, row)
+            found[client.id] = Shared(trained=results[row], product=products[row], cross=cross)
     return found
 
 

@@ -58,7 +58,10 @@ class CurvatureKeys(MatrixKeys):
     """The same, with samples of its own."""
 
     curvature_batch: int = key(
-        128, "samples that a client draws per round for its products with the matrix; 0: all", low=0
+        128,
+        "samples that a client draws per round for its products with the matrix, single-loop at "
+        "most its first local batch; 0: all",
+        low=0,
     )
 
 

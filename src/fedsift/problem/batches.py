@@ -50,6 +50,12 @@ class LabelledBatch:
         scale = None if self.scale is None else self.scale[at]
         return LabelledBatch(self.inputs[at], self.labels[at], self.positions[at], scale)
 
+    def span(self, start: int, stop: int) -> LabelledBatch:
+        """Return the samples from ``start`` up to ``stop``: views, not copies."""
+        at = slice(start, stop)
+        scale = None if self.scale is None else self.scale[at]
+        return LabelledBatch(self.inputs[at], self.labels[at], self.positions[at], scale)
+
 
 @dataclass(frozen=True, eq=False)
 class StoredBatch:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, jvp, vjp
 
-from fedsift.problem.protocol import Problem, SampleWeighting, chunks
+from fedsift.problem.protocol import Problem, SampleWeighting, chunks, pass_length
 
 NUMBERS, FEWEST = 2**22, 64  # of the inputs that the server's pass takes at once, and samples
 
@@ -69,7 +69,7 @@ def _parts(problem: Problem, batch: Any) -> Iterator[tuple[float, Any]]:
         yield 1.0, batch
         return
     length = max(FEWEST, NUMBERS // math.prod(shape[1:]))
-    for part in chunks(batch, length):
+    for part in chunks(batch, min(length, pass_length(problem, batch))):
         yield len(part) / len(batch), part
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -49,6 +49,7 @@ class FlatModel:
         self._shapes = [_channels_last(p.detach()).shape for p in trainable.values()]
         self._sizes = [p.numel() for p in trainable.values()]
         self.module.requires_grad_(False)
+        self._widest: dict[tuple[int, ...], int] = {}
 
     @property
     def length(self) -> int:
@@ -91,6 +92,28 @@ class FlatModel:
         with PlainKernels() if self.modes.plain else nullcontext():
             outputs = functional_call(self.module, values, (inputs,))
         return outputs if isinstance(outputs, Tensor) else _logits(outputs)
+
+    @torch.no_grad()
+    def widest(self, inputs: Tensor) -> int:
+        """Return how many numbers the largest layer has for one of these inputs."""
+        found = [inputs[:1].numel()]
+
+        def note(module: nn.Module, given: Any, outputs: Any) -> None:  # noqa: ARG001
+            if isinstance(outputs, Tensor):
+                found.append(outputs.numel())
+
+        handles = [part.register_forward_hook(note) for part in self.module.modules()]
+        try:
+            self(self._start, inputs[:1])
+        finally:
+            for handle in handles:
+                handle.remove()
+        self._widest[tuple(inputs.shape[1:])] = max(found)
+        return max(found)
+
+    def known_widest(self, shape: Sequence[int]) -> int:
+        """Return what ``widest`` has found for inputs of this shape; 0: nothing yet."""
+        return self._widest.get(tuple(shape), 0)
 
     def to_module(self, y: Tensor) -> nn.Module:
         """Return a copy of the module with parameters y."""

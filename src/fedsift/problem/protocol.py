@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
@@ -25,6 +26,8 @@ from fedsift.problem.ahead import concurrent, one_ahead
 
 NUMBERS = 50_000  # of all inputs in one chunk: more leaves the cache and needs more memory
 SMALLEST, LARGEST = 64, 512
+ACTIVATIONS = {"cpu": 2**22, "other": 2**28}  # numbers in the largest layer of a chunk
+FEWEST, MOST = 16, 256  # samples of a chunk where the activations are known
 
 
 class Batch(Protocol):
@@ -122,12 +125,34 @@ class SampleWeighting(Composite, Protocol):
         """
         ...
 
-    def stack(self, parts: Sequence[tuple[Tensor, Any]]) -> Callable[[Tensor], Tensor] | None:
-        """Return [C, d] -> [C]: inner_loss(x_m, y_m, batch_m) of C parts (x_m, batch_m).
+    def scores(self, outputs: Tensor, along: Tensor, labels: Tensor) -> Tensor:
+        """Return N_m ∂/∂x_j ⟨∇_y g_m, v⟩ of every sample from its outputs and J v."""
+        ...
+
+    def bent(self, weights: Tensor, outputs: Tensor, along: Tensor) -> Tensor:
+        """Return n Q J v, Q being the Hessian of the output loss of n samples."""
+        ...
+
+    def stack(self, parts: Sequence[tuple[Tensor, Any]]) -> Stack | None:
+        """Return C parts (x_m, batch_m) as one, each with a model of its own.
 
         The batches have equal lengths. None where it cannot be done or would not be faster.
         """
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """C batches of B samples, each with a model y_m of its own, a row of [C, d].
+
+    ``run`` gives the outputs [C, B, ...]; ``losses(ys, outputs)`` the inner losses [C].
+    """
+
+    run: Callable[[Tensor], Tensor]
+    losses: Callable[[Tensor, Tensor], Tensor]
+    weights: Tensor
+    labels: Tensor
+    positions: Tensor
 
 
 @runtime_checkable
@@ -149,6 +174,28 @@ def part_of(batch: Any, positions: Tensor) -> Any:
     return batch.unread(positions) if is_stored(batch) else batch.take(positions)
 
 
+@runtime_checkable
+class KnownActivations(Protocol):
+    """A problem that knows how large its model's layers are."""
+
+    def widest(self, batch: Any) -> int:
+        """Return how many numbers the largest layer has for one sample; 0: not known."""
+        ...
+
+
+def pass_length(problem: Any, batch: Any) -> int:
+    """Return how many samples to run at once: as many as keep the largest layer in the cache.
+
+    A power of two: chunks then start at aligned addresses.
+    """
+    widest = problem.widest(batch) if isinstance(problem, KnownActivations) else 0
+    if widest <= 0:
+        return chunk_length(batch)
+    kind = "cpu" if batch.labels.device.type == "cpu" else "other"
+    fitting = 1 << (max(ACTIVATIONS[kind] // widest, 1).bit_length() - 1)
+    return min(max(fitting, FEWEST), MOST)
+
+
 def chunk_length(batch: Any) -> int:
     """Return how many samples to take at once: more where samples are small."""
     shape: tuple[int, ...] = getattr(getattr(batch, "inputs", None), "shape", ())
@@ -162,7 +209,11 @@ def chunks(batch: AnyBatch, size: int) -> Iterator[AnyBatch]:
     if len(batch) <= size and not is_stored(batch):
         yield batch
         return
+    span = getattr(batch, "span", None)
     starts = range(0, len(batch), size)
+    if span is not None:
+        yield from (span(start, min(start + size, len(batch))) for start in starts)
+        return
     positions = (torch.arange(start, min(start + size, len(batch))) for start in starts)
     ahead = is_stored(batch) and concurrent(getattr(batch, "inputs", None))
     yield from one_ahead(batch.take, positions) if ahead else map(batch.take, positions)

@@ -11,8 +11,9 @@ them, because ∇ℓ_j = Jᵀ(p_j − e_j), and ∇ℓ'_j the same with the e of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from torch.nn.functional import cross_entropy
 from fedsift.problem.batches import LabelledBatch
 from fedsift.problem.bootstrap import redirected_losses, sample_scores
 from fedsift.problem.flat_model import FlatModel
+from fedsift.problem.protocol import Stack
 from fedsift.problem.run_modes import RunModes
 from fedsift.problem.sample_losses import label_agreement
 from fedsift.problem.stacked_model import stacked_model
@@ -85,8 +87,24 @@ class Reweighting:
 
     def cross_from(self, x: Tensor, outputs: Tensor, along: Tensor, batch: LabelledBatch) -> Tensor:
         """Return ∇²_xy g_m v from J v: ((1 − κ) p_j − e_j + κ e'_j)·(J v)_j for sample j."""
-        scores = sample_scores(outputs, along, batch.labels, self.bootstrap)
-        return self._at(x, scores / len(batch), batch)
+        return self._at(x, self.scores(outputs, along, batch.labels) / len(batch), batch)
+
+    def scores(self, outputs: Tensor, along: Tensor, labels: Tensor) -> Tensor:
+        """Return ((1 − κ) p_j − e_j + κ e'_j)·(J v)_j for sample j."""
+        return sample_scores(outputs, along, labels, self.bootstrap)
+
+    def bent(self, weights: Tensor, outputs: Tensor, along: Tensor) -> Tensor:
+        """Return (λ_j + κ (1 − λ_j)) (diag(p_j) − p_j p_jᵀ) (J v)_j for sample j."""
+        p, mass = outputs.softmax(dim=-1), weights + self.bootstrap * (1 - weights)
+        change = p * along
+        return mass[..., None] * (change - p * change.sum(dim=-1, keepdim=True))
+
+    def widest(self, batch: Any) -> int:
+        """Return how many numbers the largest layer has for one sample; 0: not known."""
+        if not len(batch):
+            return 0
+        known = self.model.known_widest(batch.inputs.shape[1:])
+        return known or self.model.widest(batch.take(batch.labels.new_zeros(1)).inputs)
 
     def agreement(self, x: Tensor, outputs: Tensor, batch: LabelledBatch) -> Tensor:
         """Return p(label) / (p(label) + the largest other p) per sample."""
@@ -110,10 +128,8 @@ class Reweighting:
         pooled = LabelledBatch(inputs, labels, torch.cat(positions), torch.cat(scales))
         return torch.cat([x for x, _, _ in parts]), pooled
 
-    def stack(
-        self, parts: Sequence[tuple[Tensor, LabelledBatch]]
-    ) -> Callable[[Tensor], Tensor] | None:
-        """Return the clients' inner losses as a function of the rows of Y, one per client."""
+    def stack(self, parts: Sequence[tuple[Tensor, LabelledBatch]]) -> Stack | None:
+        """Return the clients' batches as one, with a row of Y per client."""
         inputs = torch.stack([batch.inputs for _, batch in parts])
         outputs = stacked_model(self.model, inputs)
         if outputs is None:
@@ -121,11 +137,12 @@ class Reweighting:
         labels = torch.stack([batch.labels for _, batch in parts])
         weights = torch.stack([x[batch.positions] for x, batch in parts])
 
-        def losses(ys: Tensor) -> Tensor:
-            each = self._weighted(weights.flatten(), outputs(ys).flatten(0, 1), labels.flatten())
+        def losses(ys: Tensor, found: Tensor) -> Tensor:
+            each = self._weighted(weights.flatten(), found.flatten(0, 1), labels.flatten())
             return each.view_as(weights).mean(dim=1) + 0.5 * self.l2 * ys.square().sum(dim=1)
 
-        return losses
+        places = torch.stack([batch.positions for _, batch in parts])
+        return Stack(outputs, losses, weights, labels, places)
 
     def _weighted(self, weights: Tensor, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return λ_j ℓ_j + κ (1 − λ_j) ℓ'_j per sample."""

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedsift.problem.protocol import Composite
+from fedsift.problem.protocol import Composite, KnownActivations
 
 TINY = 1e-6  # keeps logarithms finite where float32 rounds a probability to 0 or 1
 
@@ -42,6 +42,10 @@ class WithLoss:
         """Return the mean loss plus the problem's l2 term."""
         losses = self.loss(self.problem.outputs(y, batch), batch)
         return losses.mean() + 0.5 * self.problem.l2 * (y @ y)
+
+    def widest(self, batch: Any) -> int:
+        """Return how many numbers the model's largest layer has for one sample; 0: not known."""
+        return self.problem.widest(batch) if isinstance(self.problem, KnownActivations) else 0
 
 
 def corrected(logits: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fedsift.errors import InputError
-from fedsift.problem.protocol import Problem, SampleWeighting, chunks
+from fedsift.problem.protocol import Problem, SampleWeighting, chunks, pass_length
 
 CHUNK = 256  # samples in one pass: no graph is kept, so memory allows more than in training
 
@@ -28,7 +28,7 @@ CHUNK = 256  # samples in one pass: no graph is kept, so memory allows more than
 def sample_losses(problem: Problem, y: Tensor, batch: Any) -> Tensor:
     """Return ℓ(y; s_j) for every sample, no sample weighing more than another."""
     weighting = with_sample_losses(problem)
-    return _in_chunks(lambda part: weighting.sample_losses(y, part), batch)
+    return _in_chunks(lambda part: weighting.sample_losses(y, part), problem, batch)
 
 
 def histogram(losses: Tensor, edges: Tensor) -> Tensor:
@@ -62,18 +62,22 @@ def label_agreement(logits: Tensor, labels: Tensor) -> Tensor:
 def label_share(problem: Problem, y: Tensor, batch: Any) -> Tensor:
     """Return how far the model agrees with the label, for every sample."""
     weighting = with_sample_losses(problem)
-    return _in_chunks(lambda part: label_agreement(weighting.outputs(y, part), part.labels), batch)
+
+    def share(part: Any) -> Tensor:
+        return label_agreement(weighting.outputs(y, part), part.labels)
+
+    return _in_chunks(share, problem, batch)
 
 
 def probabilities(problem: Problem, y: Tensor, batch: Any) -> Tensor:
     """Return p(c), a row per sample."""
     weighting = with_sample_losses(problem)
-    return _in_chunks(lambda part: weighting.outputs(y, part).softmax(dim=1), batch)
+    return _in_chunks(lambda part: weighting.outputs(y, part).softmax(dim=1), problem, batch)
 
 
 @torch.no_grad()
-def _in_chunks(of: Callable[[Any], Tensor], batch: Any) -> Tensor:
-    return torch.cat([of(part) for part in chunks(batch, CHUNK)])
+def _in_chunks(of: Callable[[Any], Tensor], problem: Problem, batch: Any) -> Tensor:
+    return torch.cat([of(part) for part in chunks(batch, pass_length(problem, batch))])
 
 
 def with_sample_losses(problem: Problem) -> SampleWeighting:

@@ -7,7 +7,7 @@ The server takes such steps on its clean samples, a client on its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 
 from fedsift.problem.protocol import (
+    Composite,
     InnerLoss,
+    KnownActivations,
     SampleWeighting,
-    chunk_length,
     chunks,
     is_stored,
+    pass_length,
 )
 
 
@@ -45,6 +47,26 @@ class Trained(NamedTuple):
     loss: Tensor
 
 
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A forward pass of a local step, before its gradient is taken: others may use it too.
+
+    Of one client, or of several at once: all tensors then have one more axis in front.
+    ``outputs`` have a graph from ``y``; ``run`` gives those of the same samples at any y.
+    """
+
+    step: int
+    y: Tensor
+    outputs: Tensor
+    run: Callable[[Tensor], Tensor]
+    weights: Tensor
+    labels: Tensor
+    positions: Tensor
+
+
+Watch = Callable[[Seen], None]
+
+
 def local_sgd(
     problem: InnerLoss,
     x: Tensor,
@@ -52,13 +74,18 @@ def local_sgd(
     batch: Any,
     local: LocalSteps,
     generator: torch.Generator,
+    *,
+    first: Tensor | None = None,
+    watch: Watch | None = None,
 ) -> Trained:
-    """Take T steps from y on the client's own batches."""
+    """Take T steps from y on the client's own batches, those of the samples ``first`` first."""
     y = y.clone()
     losses = []
-    for positions in minibatches(len(batch), local, generator, y.device):
+    drawn = minibatches(len(batch), local, generator, y.device, first)
+    for step, positions in enumerate(drawn):
         y.requires_grad_(True)
-        loss, gradient = loss_and_gradient(problem, x, y, batch, positions)
+        part = batch if positions is None else batch.take(positions)
+        loss, gradient = loss_and_gradient(problem, x, y, part, watch, step)
         y = y.detach().sub_(gradient, alpha=local.lr)
         losses.append(loss)
     return Trained(y, torch.stack(losses).mean())
@@ -69,24 +96,38 @@ def stacked_sgd(
     clients: Sequence[tuple[Tensor, Any, torch.Generator]],
     y: Tensor,
     local: LocalSteps,
+    *,
+    firsts: Sequence[Tensor | None] = (),
+    watch: Watch | None = None,
 ) -> list[Trained] | None:
     """Do ``local_sgd`` for several clients (x_m, batch_m, generator) at once.
 
     Their batches have equal lengths; the result differs in rounding only. None where the problem
     has no stacked form.
     """
-    drawn = [minibatches(len(batch), local, source, y.device) for _, batch, source in clients]
+    wanted = firsts or [None] * len(clients)
+    drawn = [
+        minibatches(len(batch), local, source, y.device, first)
+        for (_, batch, source), first in zip(clients, wanted, strict=True)
+    ]
     ys, losses = y.expand(len(clients), -1).clone(), []
     stacked = None
     for t in range(local.steps):
-        if stacked is None or drawn[0][t] is not None:
+        if stacked is None or any(positions[t] is not None for positions in drawn):
             rows = [positions[t] for positions in drawn]
-            parts = [(x, _part(b, at)) for (x, b, _), at in zip(clients, rows, strict=True)]
+            parts = [
+                (x, batch if at is None else batch.take(at))
+                for (x, batch, _), at in zip(clients, rows, strict=True)
+            ]
             stacked = problem.stack(parts)
         if stacked is None:
             return None
         ys.requires_grad_(True)
-        loss = stacked(ys)
+        outputs = stacked.run(ys)
+        if watch is not None:
+            known = stacked.weights, stacked.labels, stacked.positions
+            watch(Seen(t, ys, outputs, stacked.run, *known))
+        loss = stacked.losses(ys, outputs)
         (gradient,) = torch.autograd.grad(loss.sum(), ys)
         ys = ys.detach().sub_(gradient, alpha=local.lr)
         losses.append(loss.detach())
@@ -95,36 +136,60 @@ def stacked_sgd(
 
 
 def loss_and_gradient(
-    problem: InnerLoss, x: Tensor, y: Tensor, batch: Any, positions: Tensor | None
+    problem: InnerLoss, x: Tensor, y: Tensor, batch: Any, watch: Watch | None = None, step: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Return g and ∇_y g of a minibatch; of a whole stored batch, as the mean over its chunks."""
-    if positions is not None or not is_stored(batch):
-        loss = problem.inner_loss(x, y, _part(batch, positions))
-        return loss.detach(), torch.autograd.grad(loss, y)[0]
-    total, gradient = y.new_zeros(()), torch.zeros_like(y)
-    for part in chunks(batch, chunk_length(batch)):
-        loss, share = problem.inner_loss(x, y, part), len(part) / len(batch)
-        gradient.add_(torch.autograd.grad(loss, y)[0], alpha=share)
+    """Return g and ∇_y g of a batch, as the mean over chunks that stay in the cache."""
+    # Any other loss need not be a mean over samples.
+    cut = isinstance(problem, KnownActivations) or is_stored(batch)
+    total, gradient = y.new_zeros(()), None
+    for part in chunks(batch, pass_length(problem, batch)) if cut else (batch,):
+        if watch is not None and isinstance(problem, Composite):
+            loss = _watched_loss(problem, x, y, part, watch, step)
+        else:
+            loss = problem.inner_loss(x, y, part)
+        own = torch.autograd.grad(loss, y)[0]
+        if not cut or len(part) == len(batch):
+            return loss.detach(), own
+        share = len(part) / len(batch)
+        gradient = own.mul_(share) if gradient is None else gradient.add_(own, alpha=share)
         total.add_(loss.detach(), alpha=share)
-    return total, gradient
+    return total, torch.zeros_like(y) if gradient is None else gradient
 
 
-def _part(batch: Any, positions: Tensor | None) -> Any:
-    return batch if positions is None else batch.take(positions)
+def _watched_loss(
+    problem: Composite, x: Tensor, y: Tensor, part: Any, watch: Watch, step: int
+) -> Tensor:
+    """Return g, its outputs shown before."""
+    outputs, at = problem.outputs(y, part), part.positions
+
+    def run(y_: Tensor) -> Tensor:
+        return problem.outputs(y_, part)
+
+    watch(Seen(step, y, outputs, run, x[at], part.labels, at))
+    return problem.output_loss(x, outputs, part) + 0.5 * problem.l2 * (y @ y)
 
 
 def minibatches(
-    n: int, local: LocalSteps, generator: torch.Generator, device: torch.device
+    n: int,
+    local: LocalSteps,
+    generator: torch.Generator,
+    device: torch.device,
+    first: Tensor | None = None,
 ) -> list[Tensor] | list[None]:
     """Return T batches: passes over a shuffled order, reshuffled when it runs out.
 
-    Drawn on the CPU, so that every device draws the same, and moved once per pass.
+    Drawn on the CPU, so that every device draws the same, and moved once per pass. The first pass
+    begins with the samples ``first``.
     """
     if local.batch_size <= 0 or local.batch_size >= n:
         return [None] * local.steps
     per_pass = n // local.batch_size
     batches: list[Tensor] = []
     while len(batches) < local.steps:
-        order = torch.randperm(n, generator=generator)[: per_pass * local.batch_size]
-        batches += torch.split(order.to(device), local.batch_size)
+        order = torch.randperm(n, generator=generator)
+        if first is not None and not batches:
+            others = torch.ones(n, dtype=torch.bool).index_fill_(0, first, False)
+            order = torch.cat([first, order[others[order]]])
+        order = order[: per_pass * local.batch_size].to(device)
+        batches += torch.split(order, local.batch_size)
     return batches[: local.steps]

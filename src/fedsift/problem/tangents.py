@@ -5,6 +5,10 @@
     differences    (outputs(y + εv) − outputs(y − εv)) / 2ε, for outputs with a gradient only
 
 ``push`` keeps the graph for Jᵀ u, ``along`` does not, ``linearised_outputs`` serves many v.
+
+``difference`` is the cheapest: (outputs(y + εv) − outputs(y)) / ε, where the outputs at y are known
+already. Forward mode costs three forward passes of a convolutional network, this one. How far it is
+off, ``difference_error`` measures on a few samples.
 """
 
 from __future__ import annotations
@@ -57,19 +61,56 @@ def push(problem: Composite, y: Tensor, batch: Any, v: Tensor) -> Tangent:
 
 def along(problem: Composite, y: Tensor, batch: Any, v: Tensor) -> Tangent:
     """Compute outputs and J v only: a third of the memory of ``push``, and no Jᵀ."""
-
-    def pull(u: Tensor) -> Tensor:
-        raise NotImplementedError("a tangent made by `along` keeps no graph; use `push`")
-
     way = modes_of(problem).jacobian
     if way == "differences":
         with torch.no_grad():
-            return Tangent(problem.outputs(y, batch), _difference(problem, y, batch, v), pull)
+            outputs = problem.outputs(y, batch)
+            return Tangent(outputs, _difference(problem, y, batch, v), _no_graph)
     if way == "reverse":
         point = both_directions(problem, y, batch)
-        return Tangent(point.outputs, point.forward(v), pull)
+        return Tangent(point.outputs, point.forward(v), _no_graph)
     outputs, tangent = jvp(lambda y_: problem.outputs(y_, batch), (y,), (v,))[:2]
-    return Tangent(outputs, tangent, pull)
+    return Tangent(outputs, tangent, _no_graph)
+
+
+def _no_graph(u: Tensor) -> Tensor:
+    raise NotImplementedError("a tangent made by `along` keeps no graph; use `push`")
+
+
+@torch.no_grad()
+def difference(run: Map, y: Tensor, outputs: Tensor, v: Tensor) -> Tensor:
+    """Return (run(y + εv) − outputs) / ε; of several y at once, [C, d], for every one of them.
+
+    ε moves y by a small share of its length: 10⁻³ in float32, 4·10⁻⁸ in float64.
+    """
+    size = y.norm(dim=-1, keepdim=True)
+    size = torch.where(size > 0, size, torch.ones_like(size))
+    length = v.norm()
+    share = 3 * torch.finfo(y.dtype).eps ** 0.5
+    step = torch.where(length > 0, share * size / length, torch.ones_like(size))
+    per_output = step.view(*step.shape[:-1], *(1,) * (outputs.ndim - y.ndim + 1))
+    return (run(y + step * v) - outputs) / per_output
+
+
+def along_difference(problem: Composite, y: Tensor, batch: Any, v: Tensor) -> Tangent:
+    """Compute outputs and J v by two forward passes, without a graph."""
+
+    def run(y_: Tensor) -> Tensor:
+        return problem.outputs(y_, batch)
+
+    with torch.no_grad():
+        outputs = run(y)
+    return Tangent(outputs, difference(run, y, outputs, v), _no_graph)
+
+
+def difference_error(problem: Composite, y: Tensor, batch: Any, v: Tensor) -> float:
+    """Return ‖difference − J v‖ / ‖J v‖ on these samples; 0 where there is no other way."""
+    if modes_of(problem).jacobian == "differences":
+        return 0.0
+    exact = along(problem, y, batch, v).along
+    off = along_difference(problem, y, batch, v).along - exact
+    size = float(exact.norm())
+    return float(off.norm()) / size if size > 0 else float(off.norm())
 
 
 def linearised_outputs(problem: Composite, y: Tensor, batch: Any) -> tuple[Tensor, Map]:
