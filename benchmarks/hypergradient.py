@@ -1,4 +1,4 @@
-"""The hypergradient of sample weights, here, by TorchOpt and by Betty, with 10 products each.
+"""The hypergradient of sample weights, here and by others, with 10 products each.
 
     ∇h(x) = −∇²_xy G v,     (∇²_yy G + δI) v = ∇_y F
 
@@ -7,7 +7,10 @@ training and 5,000 validation samples, and the paper's CNN on 256 of each, becau
 a graph of the whole batch. Without FEDSIFT_DATA the images are random. All sides call the same
 loss function at the same y, and damp alike:
 
-    fedsift     the Hessian in either make, conjugate gradients, ``cross_product``
+    fedsift     conjugate gradients on the Hessian: linearised (``repeated``) or by ``torch.func``
+                (``once``), both with ``cross_product``; or one kept graph for all (``graph``)
+    plain loop  the graph of the gradient, conjugate gradients by ``torch.autograd.grad``, the cross
+                product from the same graph: what hypertorch does, written out
     TorchOpt    ``custom_root`` with ``solve_cg``; δ is its ridge
     Betty       ``get_grads`` with its Neumann series; it has no damping, so its inner loss gets
                 δ/2 ‖y − y₀‖², whose Hessian is the same
@@ -31,7 +34,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.timing import seconds
+from benchmarks.timing import cpu_seconds as seconds
 from fedsift.data import available, build
 from fedsift.errors import RunError
 from fedsift.hypergradient.estimate import relative
@@ -44,7 +47,8 @@ from fedsift.problem import (
     inner_gradient,
     outer_gradients,
 )
-from fedsift.problem.curvature import Operator, hessian_once, hessian_repeated
+from fedsift.problem.curvature import Operator, Shifted, hessian_once, hessian_repeated
+from fedsift.problem.gradient_graph import GradientGraph
 from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
 
@@ -60,13 +64,14 @@ class Scale:
     samples: int
     lr: float
     damping: float
+    part: int = 0  # samples that a kept graph takes at once; 0: all
 
 
 SCALES = {
     "linear": Scale("linear", 5000, lr=0.05, damping=0.5),
     # The Hessian of the network has eigenvalues below -2, and conjugate gradients need a positive
     # definite matrix.
-    "cnn": Scale("paper_cnn", 256, lr=0.005, damping=5.0),
+    "cnn": Scale("paper_cnn", 256, lr=0.005, damping=5.0, part=64),
 }
 
 
@@ -81,6 +86,7 @@ class Case:
     validation: LabelledBatch
     damping: float
     step: float = 0.0
+    part: int = 0
 
     def hessian(self, make: str) -> Operator:
         """Return ∇²_yy G + δI."""
@@ -112,10 +118,13 @@ def measure() -> dict[str, float]:
 def compare(case: Case, peers: Sequence[str]) -> dict[str, float]:
     """Return errors, and times over fedsift's."""
     ours = {make: partial(fedsift, case, make, _cg) for make in ("once", "repeated")}
-    theirs = {name: PEERS[name](case) for name in peers}
+    ours["graph"] = partial(by_graph, case)
+    theirs = {"plain_loop": partial(plain_loop, case), **{n: PEERS[n](case) for n in peers}}
     truth, answers = reference(case), {name: side() for name, side in theirs.items()}
     answers["fedsift"] = ours["repeated"]()
-    _check_equal("the two makes", ours["once"](), answers["fedsift"])
+    for make in ("once", "graph"):
+        _check_equal(f"{make} and repeated", ours[make](), answers["fedsift"])
+    _check_equal("the plain loop and fedsift", answers["plain_loop"], answers["fedsift"])
     if "torchopt" in peers:
         _check_equal("TorchOpt and fedsift", answers["torchopt"], answers["fedsift"])
     if "betty" in peers:
@@ -125,7 +134,11 @@ def compare(case: Case, peers: Sequence[str]) -> dict[str, float]:
     sides = {**ours, **theirs}
     times = [{name: seconds(side) for name, side in sides.items()} for _ in range(REPEATS)]
     for peer, make in itertools.product(theirs, ours):
-        out[f"{peer}_time_over_fedsift_{make}"] = median(t[peer] / t[make] for t in times)
+        ratios = sorted(t[peer] / t[make] for t in times)
+        out[f"{peer}_time_over_fedsift_{make}"] = median(ratios)
+        if make == "graph":
+            out[f"{peer}_time_over_fedsift_graph_low"] = ratios[0]
+            out[f"{peer}_time_over_fedsift_graph_high"] = ratios[-1]
     return out
 
 
@@ -136,7 +149,7 @@ def make_case(scale: Scale) -> Case:
     x, y = problem.initial_x(train), problem.model.initial()
     for _ in range(30):
         y = y - scale.lr * inner_gradient(problem, x, y, train)
-    case = Case(problem, x, y, train, validation, scale.damping)
+    case = Case(problem, x, y, train, validation, scale.damping, part=scale.part)
     v, operator = torch.randn(len(y), generator=generator(0, "power")), case.hessian("repeated")
     for _ in range(20):
         v = operator.product(v / v.norm())
@@ -148,6 +161,32 @@ def fedsift(case: Case, make: str, solve: Solve) -> Tensor:
     gradient = outer_gradients(case.problem, case.x, case.y, case.validation)[1]
     v = solve(case, case.hessian(make), gradient)
     return -cross_product(case.problem, case.x, case.y, case.train, v)
+
+
+def by_graph(case: Case) -> Tensor:
+    """Return ∇h by one graph of the inner gradient."""
+    gradient = outer_gradients(case.problem, case.x, case.y, case.validation)[1]
+    graph = GradientGraph.at(case.problem, case.x, case.y, case.train, case.part)
+    v = _cg(case, Shifted(graph.product, case.damping), gradient)
+    return -graph.cross(v)
+
+
+def plain_loop(case: Case) -> Tensor:
+    """Return ∇h by ordinary autograd and nothing else: the peer to beat."""
+    x, y = case.x.clone().requires_grad_(True), case.y.clone().requires_grad_(True)
+    outer = case.problem.outer_loss(x, y, case.validation)
+    (r,) = torch.autograd.grad(outer, y)
+    inner = case.problem.inner_loss(x, y, case.train)
+    (gradient,) = torch.autograd.grad(inner, y, create_graph=True)
+    v, p, rr = torch.zeros_like(r), r, r @ r
+    for _ in range(PRODUCTS):
+        (product,) = torch.autograd.grad(gradient, y, p, retain_graph=True)
+        product = product + case.damping * p
+        alpha = rr / (p @ product)
+        v, r = v + alpha * p, r - alpha * product
+        rr, last = r @ r, rr
+        p = r + rr / last * p
+    return -torch.autograd.grad(gradient, x, v)[0]
 
 
 def reference(case: Case) -> Tensor:

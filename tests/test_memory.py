@@ -18,7 +18,6 @@ from torch.nn.utils import parameters_to_vector
 import fedsift as fs
 from fedsift.compress import Sketch, Sparse, wire
 from fedsift.experiment.run import execute
-from fedsift.federation import LocalFederation
 from fedsift.memory import aligned
 from fedsift.problem import FlatModel, LabelledBatch
 from fedsift.randomness import generator
@@ -117,7 +116,7 @@ MODELS = {
 }
 
 
-def trained(kind, method, offset):
+def trained(kind, method, offset, pool):
     """Return y and the weights after two rounds on samples at this offset."""
     shape, make = MODELS[kind]
     module = make()
@@ -129,7 +128,8 @@ def trained(kind, method, offset):
         inputs, labels = normal(21, *shape, name=m), torch.arange(21) % 3
         pairs.append((misplaced(inputs, offset), misplaced(labels, offset)))
     federation = fs.simulate(module, pairs[1:], pairs[0])
-    result = fs.fit(federation, method, rounds=2, local_steps=2, batch_size=0, device="cpu")
+    keys = {"local_steps": 2, "batch_size": 0, "pool": pool}
+    result = fs.fit(federation, method, rounds=2, device="cpu", **keys)
     weights = [result.weights(m) for m in range(3)]
     return torch.cat([parameters_to_vector(result.model.parameters()).detach(), *weights])
 
@@ -137,10 +137,9 @@ def trained(kind, method, offset):
 @pytest.mark.parametrize("pool", [True, False], ids=["pooled", "alone"])
 @pytest.mark.parametrize("method", ["single-loop", "iter-topk"])
 @pytest.mark.parametrize("kind", MODELS)
-def test_rounds_are_the_same_at_every_offset_of_the_samples(monkeypatch, kind, method, pool):
-    monkeypatch.setitem(LocalFederation.__init__.__kwdefaults__, "pool", pool)
-    expected = trained(kind, method, 0)
-    assert all(torch.equal(trained(kind, method, offset), expected) for offset in OFFSETS[1:])
+def test_rounds_are_the_same_at_every_offset_of_the_samples(kind, method, pool):
+    expected = trained(kind, method, 0, pool)
+    assert all(torch.equal(trained(kind, method, offset, pool), expected) for offset in OFFSETS[1:])
 
 
 def tiny(method, **keys):

@@ -14,7 +14,6 @@ import fedsift as fs
 from fedsift.algorithms.method import accept
 from fedsift.algorithms.registry import METHODS
 from fedsift.experiment.config import read_by
-from fedsift.federation import LocalFederation
 from fedsift.randomness import generator
 from stored import Watched
 
@@ -53,22 +52,18 @@ def simulated(kind, wrap, truth=None):
 
 
 def fitted(federation, method, **keys):
-    result = fs.fit(federation, method, rounds=2, device="cpu", **read_by(method, QUICK | keys))
+    """Return y and the weights after two rounds; every client computes for itself."""
+    keys = read_by(method, QUICK | keys)
+    result = fs.fit(federation, method, rounds=2, device="cpu", pool=False, **keys)
     y = parameters_to_vector(result.model.parameters()).detach()
     if not METHODS[method].learns_weights:
         return y
     return torch.cat([y, *(result.weights(m) for m in range(len(SIZES)))])
 
 
-@pytest.fixture
-def alone(monkeypatch):
-    """Let every client compute for itself, as on a network."""
-    monkeypatch.setitem(LocalFederation.__init__.__kwdefaults__, "pool", False)
-
-
 @pytest.mark.parametrize("method", TRAINED)
 @pytest.mark.parametrize("kind", SHAPES)
-def test_stored_samples_give_the_bits_of_samples_in_memory(alone, kind, method):
+def test_stored_samples_give_the_bits_of_samples_in_memory(kind, method):
     expected = fitted(simulated(kind, lambda x: x), method)
     assert torch.equal(fitted(simulated(kind, Watched), method), expected)
 
@@ -84,14 +79,14 @@ def test_few_samples_are_read_at_once(monkeypatch, method):
     assert 0 < max(stored.largest for stored in watched) <= 256 < max(SIZES)
 
 
-def test_steps_on_all_samples_are_taken_in_chunks(alone):
+def test_steps_on_all_samples_are_taken_in_chunks():
     expected = fitted(simulated("conv", lambda x: x), "single-loop", batch_size=0)
     found = fitted(simulated("conv", Watched), "single-loop", batch_size=0)
     assert not torch.equal(found, fitted(simulated("conv", Watched), "single-loop"))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_oracle_trains_on_a_part_that_it_does_not_read_whole(alone):
+def test_the_oracle_trains_on_a_part_that_it_does_not_read_whole():
     truth = [torch.arange(n) % 3 for n in SIZES]
     expected = fitted(simulated("mlp", lambda x: x, truth), "oracle")
     assert torch.equal(fitted(simulated("mlp", Watched, truth), "oracle"), expected)

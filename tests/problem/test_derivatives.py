@@ -56,7 +56,7 @@ def test_a_loss_that_is_no_mean_over_samples_is_not_cut(monkeypatch):
     """The squared sum of all numbers: parts would give another value."""
     monkeypatch.setattr(derivatives, "NUMBERS", 0)
     problem = LossPair(lambda x, y, b: y.sum(), lambda x, y, b: (y * b).sum() ** 2, torch.zeros(1))
-    y, batch = torch.ones(1), torch.arange(300.0)
+    y, batch = torch.ones(1).double(), torch.arange(300.0).double()
     value, _, gy = outer_loss_and_gradients(problem, torch.zeros(1), y, batch)
     total = 300 * 299 / 2
     assert float(value) == pytest.approx(total**2, rel=1e-6)

@@ -3,7 +3,7 @@
 protocol         what a problem is and what it may offer
 derivatives      gradients, Hessian and cross products of any two losses
 tangents         J v in forward or reverse mode
-curvature        Hessian and Gauss-Newton matrix as operators
+curvature        Hessian and Gauss-Newton matrix as operators; gradient_graph: from one kept graph
 sgd              local steps, of one client or of several at once
 inputs           inputs that need not be in memory; batches: with their labels
 sample_losses    losses of single samples, agreement with their labels

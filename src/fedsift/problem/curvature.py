@@ -19,11 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 from torch.func import grad, vjp
 
 from fedsift.errors import InputError
+from fedsift.problem.gradient_graph import GradientGraph
 from fedsift.problem.protocol import Composite, Problem, SampleWeighting
 from fedsift.problem.run_modes import modes_of
 from fedsift.problem.tangents import Tangent, both_directions, linearised, linearised_outputs, push
@@ -105,9 +105,7 @@ def _hessian_reversed(
 ) -> Shifted:
     """Make the Hessian by ordinary autograd alone, for modules that ``torch.func`` refuses."""
     modes_of(problem).need_hessian()
-    leaf = y.detach().requires_grad_(True)
-    (gradient,) = torch.autograd.grad(problem.inner_loss(x, leaf, batch), leaf, create_graph=True)
-    return Shifted(lambda v: torch.autograd.grad(gradient, leaf, v, retain_graph=True)[0], damping)
+    return Shifted(GradientGraph.at(problem, x, y, batch).product, damping)
 
 
 def gauss_newton_once(
