@@ -14,15 +14,16 @@ TABLE = ("--label-column", "diagnosis", "--id-column", "patient")
 TEXT = ("--label-column", "queue", "--id-column", "ticket")
 
 
-def federate(folder, sites, clean, reading=()):
+def federate(folder, sites, clean, reading=(), labels=()):
     """Run a federation of files; return every site's issues, made at the site."""
     (folder / "own.toml").write_text('clients = 3\nrounds = 8\nmethod = "single-loop"\n')
     data = {name: str(path) for name, path in sites.items()}
-    own = {"server": ("--validation", str(clean), *reading), "site": reading}
+    own = {"server": ("--validation", str(clean), *reading), "site": (*reading, *labels)}
     tables = {}
     with LocalDeployment(folder / "fed", data, options=own) as federation:
         done = federation.submit(str(folder / "own.toml"), folder / "run")
         assert done.returncode == 0, done.stdout + done.stderr
+    assert "audits are at the sites" in (folder / "run" / "report.html").read_text()
     run = (folder / "run" / "run.txt").read_text()
     for m, name in enumerate(sites):
         place = folder / "fed" / f"site-{m}" / run
@@ -41,6 +42,30 @@ def test_a_table(tmp_path):
         assert table["given_label"].tolist() == raw.loc[table["id"], "diagnosis"].tolist()
         assert set(table["predicted_label"]) <= set(DIAGNOSES)
         assert set(table["site"]) == {name}
+
+
+@pytest.mark.deep
+def test_corrections_reach_the_sites(tmp_path):
+    write_table(tmp_path)
+    sites = {name: tmp_path / f"{name}.csv" for name in SITES}
+    raw = {
+        name: pd.read_csv(path).set_index("patient")["diagnosis"] for name, path in sites.items()
+    }
+    rows = [
+        {"site": name, "id": given.index[n], "label": DIAGNOSES[given.iloc[n] == DIAGNOSES[0]]}
+        for name, given in raw.items()
+        for n in range(5)
+    ]
+    corrected = pd.DataFrame(rows).assign(unusable=lambda t: t["id"].str.endswith("4"))
+    corrected.to_csv(tmp_path / "corrected.csv", index=False)
+    labels = ("--labels", str(tmp_path / "corrected.csv"))
+    for name, table in federate(tmp_path, sites, tmp_path / "clean.csv", TABLE, labels).items():
+        own = corrected[corrected["site"] == name].set_index("id")
+        expected = raw[name].drop(own.index[own["unusable"]])
+        expected.update(own["label"][~own["unusable"]])
+        found = table.set_index("id")["given_label"]
+        assert found[expected.index].tolist() == expected.tolist()
+        assert len(found) == len(expected) == 59
 
 
 @pytest.mark.deep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 import pytest
@@ -16,12 +17,13 @@ PICTURE = "data:image/png;base64,AAAA"
 WEIGHTS = {"index": [0, 1], "label": [0, 1], "weight": [0.1, 0.9], "true_label": [1, 1]}
 
 
-def write_audit(folder, client, label="cat", image=PICTURE, score=0.1):
+def write_audit(folder, client, label="cat", image=PICTURE, score=0.1, name="p 7", fields=None):
     shares = {"estimate": 0.4, "low": 0.3, "high": 0.5}
     suspect = {"index": 0, "given_label": label, "predicted_label": "dog", "label_score": score}
+    seen = {"image": image} if fields is None else {"fields": fields}
     audit = {
         "summary": {"samples": 2, "flagged": 1, "wrong": shares},
-        "gallery": [{**suspect, "confidence": 0.9, "image": image}],
+        "gallery": [{**suspect, "id": name, "confidence": 0.9, **seen}],
     }
     (folder / "clients" / str(client) / "audit.json").write_text(json.dumps(audit))
 
@@ -48,6 +50,22 @@ def test_names_are_text_and_pictures_are_png(run):
     assert "<i>cow" not in page
     assert "alert(1)" not in page
     assert page.count(PICTURE) == 1
+
+
+def test_a_label_opens_and_says_how_to_review_it(run):
+    page = html.unescape(render([load_run(run)]))
+    assert page.count("<details>\n<summary><img") == 2
+    assert f"fedsift review {run} --client 1 --sample 'p 7'</code>" in page
+    assert f"fedsift review {run} --client 1</code>" in page
+
+
+def test_rows_of_a_table_are_listed_too(run):
+    for client in range(2):
+        write_audit(run, client, fields={"age": "41.5", "<b>x</b>": ""})
+    page = render([load_run(run)])
+    assert '<ul class="gallery rows">' in page
+    assert page.count("<dt>age</dt><dd>41.5</dd>") == 2
+    assert page.count("<dt>&lt;b&gt;x&lt;/b&gt;</dt><dd>–</dd>") == 2
 
 
 def test_runs_without_audits_have_no_sites(make_run):

@@ -2,11 +2,13 @@
 
 A Label Studio task has the fields of its documentation on pre-annotations:
 
-    data         what the labelling configuration shows: `image` or `row`, and the audit's columns
+    data         what the labelling configuration shows: `image`, or `row` and a `text` for each
+                 long text; and the audit's columns, `id` as `sample_id`
     predictions  one: `model_version`, `score` (the confidence), `result` with the suggested choice
 
 ``labelling_config`` returns the configuration that these tasks need; it goes into a project's
-Settings, Labeling Interface, before the tasks are imported.
+Settings, Labeling Interface, before the tasks are imported. ``data.label_studio`` reads what comes
+back.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ import pandas as pd
 
 from fedsift.audit.site import SiteAudit
 from fedsift.data.images import as_uri
+from fedsift.data.label_studio import COMMENT, LABEL, SAMPLE_ID, UNUSABLE
 from fedsift.data.samples import Content, raw_columns
 from fedsift.errors import InputError
 from fedsift.files import write_atomically, write_text
 
-FROM_NAME, TO_NAME = "label", "sample"
+TO_NAME = "sample"
+TEXT = 40  # characters from which a value is text to read, not a word
 SUFFIXES = {
     "csv": ".csv",
     "parquet": ".parquet",
@@ -72,32 +76,52 @@ def with_columns(audit: SiteAudit) -> pd.DataFrame:
 
 def label_studio_task(row: dict[str, Any], content: Content, version: str) -> dict[str, Any]:
     """Return one task with its prediction."""
-    picture = content.picture(row["index"])
-    shown: dict[str, Any] = (
-        {"row": content.fields(row["index"])} if picture is None else {"image": as_uri(picture)}
-    )
     choice = {
         "id": f"suggestion-{row['index']}",
-        "from_name": FROM_NAME,
+        "from_name": LABEL,
         "to_name": TO_NAME,
         "type": "choices",
         "value": {"choices": [str(row["predicted_label"])]},
     }
     prediction = {"model_version": version, "score": row["confidence"], "result": [choice]}
-    return {"data": {**shown, **row}, "predictions": [prediction]}
+    about = {SAMPLE_ID if name == "id" else name: value for name, value in row.items()}
+    return {"data": {**_shown(content, row["index"]), **about}, "predictions": [prediction]}
+
+
+def _shown(content: Content, index: int) -> dict[str, Any]:
+    """Return what a person sees: a picture, or a text and the other fields."""
+    picture, fields = content.picture(index), content.fields(index)
+    if picture is not None:
+        return {"image": as_uri(picture)}
+    texts = {name: v for name, v in fields.items() if isinstance(v, str) and len(v) > TEXT}
+    rest = {name: _plain(value) for name, value in fields.items() if name not in texts}
+    return {"row": rest, "text": "\n\n".join(texts.values())}
 
 
 def labelling_config(content: Content, class_names: Sequence[str]) -> str:
     """Return the labelling configuration, in Label Studio's XML."""
-    drawn = len(content) > 0 and content.picture(0) is not None
-    tag, value = ("Image", "$image") if drawn else ("Table", "$row")
+    shown = _shown(content, 0) if len(content) else {"row": {}, "text": ""}
+    objects = {"image": "Image", "text": "Text", "row": "Table"}
+    used = [kind for kind in objects if shown.get(kind)] or ["row"]
+    names = [TO_NAME, *used[1:]]  # what the choices are about comes first
+    drawn = "\n".join(
+        f'  <{objects[kind]} name="{name}" value="${kind}"/>'
+        for name, kind in zip(names, used, strict=True)
+    )
     choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in class_names)
     return (
-        f'<View>\n  <{tag} name="{TO_NAME}" value="{value}"/>\n'
+        f"<View>\n{drawn}\n"
         f'  <Text name="given" value="given label: $given_label, score: $label_score"/>\n'
-        f'  <Choices name="{FROM_NAME}" toName="{TO_NAME}" choice="single">\n{choices}\n'
-        "  </Choices>\n</View>\n"
+        f'  <Choices name="{LABEL}" toName="{TO_NAME}" choice="single">\n{choices}\n'
+        f'  </Choices>\n  <Choices name="{UNUSABLE}" toName="{TO_NAME}" choice="multiple">\n'
+        f'    <Choice value="{UNUSABLE}"/>\n  </Choices>\n'
+        f'  <TextArea name="{COMMENT}" toName="{TO_NAME}"/>'
+        "\n</View>\n"
     )
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str | type(None)) else str(value)
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from fedsift.data.images import as_uri
 from fedsift.data.samples import Content
 from fedsift.files import write_text
 
-GALLERY = 24
+GALLERY, SHOWN_FIELDS, SHOWN_TEXT = 24, 12, 300  # samples; fields of one; characters of a field
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +51,17 @@ class SiteAudit:
         return self.load()
 
     def gallery(self, count: int = GALLERY) -> list[dict[str, Any]]:
-        """Return the worst labels as pictures; nothing where samples are not images."""
+        """Return the worst labels with what a person sees of the samples: a picture, or fields."""
         worst = self.table[self.table["is_label_issue"]].head(count)
         columns = ("index", "id", "given_label", "predicted_label", "label_score", "confidence")
-        shown = []
-        for row in zip(*(worst[name].tolist() for name in columns), strict=True):
-            if (picture := self.content.picture(row[0])) is None:
-                return []
-            shown.append({**dict(zip(columns, row, strict=True)), "image": as_uri(picture)})
-        return shown
+        rows = zip(*(worst[name].tolist() for name in columns), strict=True)
+        return [{**dict(zip(columns, row, strict=True)), **self._seen(row[0])} for row in rows]
+
+    def _seen(self, index: int) -> dict[str, Any]:
+        if (picture := self.content.picture(index)) is not None:
+            return {"image": as_uri(picture)}
+        fields = list(self.content.fields(index).items())[:SHOWN_FIELDS]
+        return {"fields": {n: "" if v is None else str(v)[:SHOWN_TEXT] for n, v in fields}}
 
     def write(self, folder: Path) -> None:
         """Write the site's own file into the folder of a run."""

@@ -15,6 +15,7 @@ from fedsift.errors import InputError
 from fedsift.experiment.config import flatten, from_mapping, parse_setting, read_toml
 from fedsift.experiment.progress import progress
 from fedsift.files import write_text
+from fedsift.report import write_report
 
 EXAMPLES = """\
 examples:
@@ -74,8 +75,9 @@ def handle(options: argparse.Namespace) -> int:
     keys = RunKeys(config.to_toml(), name, options.resume, *seconds)
     with progress(config.method, config.rounds) as observe:
         Submission(server, keys, out, options.verbose).follow(observe)
+    report = write_report([out], out / "report.html")
     print_table([json.loads((out / "summary.json").read_text(encoding="utf-8"))])
-    print(f"run folder: {out} (run {name})")
+    print(f"run folder: {out} (run {name})\nreport:     {report}")
     return 0
 
 

@@ -19,9 +19,10 @@ from fedsift.errors import InputError
 from fedsift.files import write_text
 from fedsift.report.compare import Setting, settings
 from fedsift.report.figures import Chart, charts
+from fedsift.report.headline import headline
 from fedsift.report.palette import css
 from fedsift.report.runs import Run, load_run
-from fedsift.report.sites import RunSites, run_sites, traffic
+from fedsift.report.sites import RunSites, review_command, run_sites, traffic
 from fedsift.report.verdict import percent, verdict
 
 MISSING = "–"
@@ -44,6 +45,7 @@ class Section:
     """The report's part on one setting."""
 
     setting: Setting
+    headline: str
     verdict: str
     charts: Sequence[Chart]
     events: Sequence[Event]
@@ -71,6 +73,7 @@ def render(runs: Sequence[Run]) -> str:
     sections = [
         Section(
             setting,
+            headline(setting),
             verdict(setting),
             charts(setting, f"s{number}"),
             _events(setting),
@@ -93,7 +96,7 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.globals.update(css=css, row=_row)
+    environment.globals.update(css=css, row=_row, review_command=review_command)
     environment.filters.update(
         config_tables=_config_tables, unbroken=_unbroken, shown=_shown, percent=percent
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,13 +37,17 @@ class SiteRow:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A label that is probably wrong, with its picture."""
+    """A label that is probably wrong: its picture or its fields, and how to review it."""
 
     site: str
+    name: str
     image: str
+    fields: tuple[tuple[str, str], ...]
     label: str
     suggestion: str
     score: float
+    confidence: float
+    review: str
 
 
 @dataclass(frozen=True)
@@ -50,14 +55,15 @@ class RunSites:
     """The audits of one run."""
 
     run: str
+    folder: Path
     rows: tuple[SiteRow, ...]
     suspects: tuple[Suspect, ...]
 
 
 def run_sites(setting: Setting) -> list[RunSites]:
     """Return the audits of a setting's runs, for the runs that have any."""
-    found = [(name, audited(run)) for name, _, run in setting.runs]
-    return [RunSites(name, *parts) for name, parts in found if parts[0]]
+    found = [(name, run.folder, audited(run)) for name, _, run in setting.runs]
+    return [RunSites(name, folder, *parts) for name, folder, parts in found if parts[0]]
 
 
 def traffic(setting: Setting) -> str:
@@ -92,17 +98,19 @@ def _per_round(variant: Variant) -> tuple[float, float] | None:
 
 def audited(run: Run) -> tuple[tuple[SiteRow, ...], tuple[Suspect, ...]]:
     """Return the audits of a run's sites, and the worst labels with their pictures."""
-    rows, suspects = [], []
+    rows: list[SiteRow] = []
+    suspects: list[tuple[float, int, Suspect]] = []  # of equal scores, each site's worst first
     paths = (run.folder / "clients").glob("*/audit.json")
     for path in sorted(paths, key=lambda p: (len(p.parent.name), p.parent.name)):
         try:
             audit = json.loads(path.read_text(encoding="utf-8"))
             rows.append(_row(path.parent.name, audit["summary"], run))
-            suspects += list(_suspects(path.parent.name, audit["gallery"]))
+            found = _suspects(path.parent.name, audit["gallery"], run.folder)
+            suspects += [(suspect.score, rank, suspect) for rank, suspect in enumerate(found)]
         except (ValueError, KeyError, TypeError) as error:
             raise _broken(path) from error
-    suspects.sort(key=lambda suspect: suspect.score)
-    return tuple(rows), tuple(suspects[:SHOWN_PICTURES])
+    suspects.sort(key=lambda entry: entry[:2])
+    return tuple(rows), tuple(suspect for _, _, suspect in suspects[:SHOWN_PICTURES])
 
 
 def _row(site: str, summary: Mapping[str, Any], run: Run) -> SiteRow:
@@ -119,11 +127,33 @@ def _truth(run: Run, site: str) -> float | None:
     return float((own["label"] != own["true_label"]).mean())
 
 
-def _suspects(site: str, gallery: Iterable[Mapping[str, Any]]) -> Iterable[Suspect]:
+def _suspects(site: str, gallery: Iterable[Mapping[str, Any]], run: Path) -> Iterable[Suspect]:
     for item in gallery:
-        if PICTURE.fullmatch(str(item["image"])):
-            names = str(item["given_label"]), str(item["predicted_label"])
-            yield Suspect(site, str(item["image"]), *names, float(item["label_score"]))
+        image, fields = str(item.get("image", "")), item.get("fields", {})
+        if not PICTURE.fullmatch(image):
+            image = ""
+        if not image and not fields:
+            continue
+        name = str(item.get("id", item["index"]))
+        yield Suspect(
+            site,
+            name,
+            image,
+            tuple((str(key), str(value)) for key, value in fields.items()),
+            str(item["given_label"]),
+            str(item["predicted_label"]),
+            float(item["label_score"]),
+            float(item["confidence"]),
+            review_command(run, site, name),
+        )
+
+
+def review_command(run: Path, site: str, sample: str | None = None) -> str:
+    """Return the command that opens the review page, at a sample if one is given."""
+    here = Path.cwd()
+    folder = run.relative_to(here) if run.is_relative_to(here) else run
+    command = ["fedsift", "review", str(folder), "--client", site]
+    return shlex.join(command if sample is None else [*command, "--sample", sample])
 
 
 def _broken(path: Path) -> InputError:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from fedsift.report.compare import Setting, Variant
 from fedsift.report.runs import FIXED_WEIGHTS
-from fedsift.report.sites import audited
 
+UNKNOWN = "The true labels are unknown, so the flagged labels are not scored."
 NOISE_TOLERANCE = 0.05  # the effective noise of two seeds differs a little; more is another problem
 
 
@@ -108,18 +108,8 @@ def _why_unscored(lead: Variant) -> str:
     if noise == 0:
         return "No label is wrong in this data, so there is nothing to find."
     if noise is None and not any(run.truth_known for run in lead.runs):
-        return _suspicious(lead)
+        return UNKNOWN
     return f"{lead.name} has no score for the mislabelled samples it finds."
-
-
-def _suspicious(lead: Variant) -> str:
-    """Count what the sites' audits flag, where nobody knows the truth."""
-    rows = [row for run in lead.runs for row in audited(run)[0]]
-    unknown = "The true labels are unknown, so the flagged labels are not scored."
-    if not rows:
-        return unknown
-    flagged, samples = sum(row.flagged for row in rows), sum(row.samples for row in rows)
-    return f"{flagged} of {samples} labels at {len(rows)} sites are suspicious. {unknown}"
 
 
 def _reference(method: str, lead: Variant, scored: list[Variant]) -> Variant | None:
