@@ -1,21 +1,28 @@
 """F and its gradients at (x, y), wherever the samples of F are.
 
-| F                       | samples                | exchanges |
-|-------------------------|------------------------|-----------|
-| F(x, y)                 | at the server          | 0         |
-| Σ_m (N_m / N) f_m(x, y) | at the clients, of f_m | 1         |
+| F                       | samples                | exchanges               |
+|-------------------------|------------------------|-------------------------|
+| F(x, y)                 | at the server          | 0                       |
+| Σ_m (N_m / N) f_m(x, y) | at the clients, of f_m | 1, or with another one |
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
 from fedsift.algorithms.state import AtClients, Server
-from fedsift.messages import Cohort, Request
+from fedsift.messages import Answers, Cohort, Request
 from fedsift.problem import outer_gradients
+
+
+@dataclass(frozen=True)
+class OuterToo:
+    """Whether clients add f_m and its gradients to what else they reply: no exchange more."""
+
+    outer_too: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +44,11 @@ def outer_gradients_at(
         return OuterGradients(*outer_gradients(server.problem, own, y, server.validation))
     arrays = {"y": y} if x is None else {"y": y, "x": x}
     answers = cohort.ask(Request("outer-gradient", k, arrays))
-    gx = own if x is None else answers.mean("outer_x")
-    loss = {"outer_loss": answers.mean_scalar("outer_loss")}
-    return OuterGradients(gx, answers.mean("outer_y"), loss, answers.events)
+    return replace(replied(answers, x), events=answers.events)
+
+
+def replied(answers: Answers, x: Tensor | None) -> OuterGradients:
+    """Return what the clients said of F; x is None where it is private."""
+    gy = answers.mean("outer_y")
+    gx = gy.new_zeros(0) if x is None else answers.mean("outer_x")
+    return OuterGradients(gx, gy, {"outer_loss": answers.mean_scalar("outer_loss")})

@@ -40,7 +40,7 @@ from torch import Tensor
 from fedsift.algorithms.bilevel import BILEVEL, outer_of, weighting_of, with_head_start
 from fedsift.algorithms.fedavg import draw_cohort, local_of, next_y
 from fedsift.algorithms.method import Method
-from fedsift.algorithms.outer_gradients import outer_gradients_at
+from fedsift.algorithms.outer_gradients import OuterToo, outer_gradients_at, replied
 from fedsift.algorithms.outer_step import (
     OuterSchedule,
     OuterStep,
@@ -51,7 +51,7 @@ from fedsift.algorithms.outer_step import (
     scaled,
     seen_scale,
 )
-from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
+from fedsift.algorithms.state import Algorithm, AtClients, RoundInfo, Server, ServerState
 from fedsift.compress import (
     CompressorKeys,
     Feedback,
@@ -95,33 +95,34 @@ class SingleLoop:
         self, federation: Federation, server: Server, state: ServerState, k: int
     ) -> tuple[RoundInfo, ServerState]:
         """Do round k."""
-        # Step 1: the one exchange, at (x_k, y_k, v_k); one more where F is the clients'.
+        # Step 1: the one exchange, at (x_k, y_k, v_k).
         cohort = draw_cohort(federation, server, k)
-        outer = outer_gradients_at(cohort, server, state.x, state.y, k)
-        gx, gy = outer.gx, outer.gy
-        v = state.y.new_zeros(len(state.y)) if state.solver.v is None else state.solver.v
-        solver = state.solver
-        step = self.step * solver.step_scale
-        move = scaled(self.outer.at_round(server, state.y, k), state, v)
         feedback = self.feedback.turned(k)
+        # F of the clients comes with their reply, unless what they compress needs its gradient.
+        together = isinstance(server.validation, AtClients) and not feedback.needs_right
+        outer = None
+        if not together:
+            outer = outer_gradients_at(cohort, server, state.x, state.y, k)
+        v = state.y.new_zeros(len(state.y)) if state.solver.v is None else state.solver.v
+        solver, step = state.solver, self.step * state.solver.step_scale
+        move = scaled(self.outer.at_round(server, state.y, k), state, v)
         witness = Witness(derive(server.seed, k, "residual"), self.curvature.damping)
         scoring, checked = self._scoring(server, state.y, v, k)
-        sent = ByDifference(v, self.downlink)
-        arrays: dict[str, Payload | Versioned | ByDifference] = {"y": state.y, "v": sent}
-        if state.x is not None:
-            arrays["x"] = state.x
-        if feedback.needs_right:
-            arrays["right"] = gy - self.curvature.damping * v
+        arrays: dict[str, Payload | Versioned | ByDifference] = {
+            **({} if state.x is None else {"x": state.x}),
+            "y": state.y,
+            "v": ByDifference(v, self.downlink),
+        }
+        if feedback.needs_right and outer is not None:
+            arrays["right"] = outer.gy - self.curvature.damping * v
         scalars = scalars_of(
-            self.local,
-            replace(self.curvature, damping=0.0),
-            move,
+            *(self.local, replace(self.curvature, damping=0.0), move, witness, OuterToo(together)),
             Compression.by(feedback, step, epoch=solver.epoch, fresh=solver.fresh),
-            witness,
             TotalSamples(sum(federation.sizes.values())),
             scoring,
         )
         answers = cohort.ask(Request("step", k, arrays, scalars))
+        outer = outer or replied(answers, state.x)
 
         # Step 2: y.
         y = next_y(state, answers, self.local, k)
@@ -129,7 +130,7 @@ class SingleLoop:
         # Step 3: x, where it is shared; private parts have been stepped by their clients.
         x_next, hypergradient = None, None
         if state.x is not None:
-            hypergradient = gx - answers.mean("cross")
+            hypergradient = outer.gx - answers.mean("cross")
             x_next = server.problem.project(state.x - move.change(hypergradient))
 
         # Step 4: v.
@@ -137,17 +138,17 @@ class SingleLoop:
             feedback,
             answers,
             v,
-            gy,
+            outer.gy,
             solver.memory,
             step=step,
             damping=self.curvature.damping,
             guard=self.guard,
-            judge=Judge.of(witness, gy),
+            judge=Judge.of(witness, outer.gy),
         )
         events = (*checked, *outer.events, *answers.events)
         if update.trouble is None and update.seen.scale == 0.0 and solver.v is not None:
             # v_k had nothing of the solution: begin again with α ∇_y F.
-            solver = replace(solver.from_zero(), v=step * gy)
+            solver = replace(solver.from_zero(), v=step * outer.gy)
         elif update.trouble is None:
             solver = replace(solver, v=update.v, memory=update.memory, fresh=False)
             solver = after_losses(solver, feedback, len(cohort.clients), answers)

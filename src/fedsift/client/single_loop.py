@@ -11,16 +11,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from fedsift.algorithms.outer_gradients import OuterToo
 from fedsift.algorithms.outer_step import Scoring
 from fedsift.client.follow import Follower, Turn, follows, in_turn
 from fedsift.client.inputs import batch_generator, curvature_order, direction, point
+from fedsift.client.outer_gradient import outer_parts
 from fedsift.client.outer_step import moved
 from fedsift.client.passes import Cross, cross_pass, joint_pass, product_pass
 from fedsift.client.products import compressed
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.client.training import train
+from fedsift.compress import Payload
 from fedsift.hypergradient import CurvatureSettings
-from fedsift.messages import Request
+from fedsift.messages import Request, Scalar
 from fedsift.problem import SampleWeighting
 from fedsift.problem.protocol import part_of
 from fedsift.problem.sgd import LocalSteps, local_sgd
@@ -28,7 +31,7 @@ from fedsift.problem.tangents import along_difference
 
 
 def step(client: Client, state: ClientState, request: Request, shared: Shared) -> Outcome:
-    """Reply as `train` and `product` do; step the client's own x."""
+    """Reply as `train` and `product` do, and with f_m where asked to; step the client's own x."""
     x, y, state = point(client, state, request)
     if shared.cross is None and follows([(client, state)], request):
         shared = followed(client, x, y, request)
@@ -38,9 +41,13 @@ def step(client: Client, state: ClientState, request: Request, shared: Shared) -
         product, cross = _at_one_point(client, state, x, y, request)
     sent = compressed(product, trained.state, request, shared)
     stepped = moved(client, x, cross, sent.state, request)
+    arrays: dict[str, Payload] = {}
+    scalars: dict[str, Scalar] = {}
+    if request.read(OuterToo).outer_too:
+        arrays, scalars = outer_parts(client, state, x, y)
     return Outcome(
-        {**trained.arrays, **sent.arrays, **stepped.arrays},
-        {**trained.scalars, **sent.scalars, **stepped.scalars},
+        {**arrays, **trained.arrays, **sent.arrays, **stepped.arrays},
+        {**scalars, **trained.scalars, **sent.scalars, **stepped.scalars},
         stepped.state,
     )
 

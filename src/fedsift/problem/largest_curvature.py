@@ -44,6 +44,11 @@ def largest_curvature(problem: Problem, y: Tensor, clean: Any, source: torch.Gen
 
 def lanczos(product: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> float:
     """Return the largest Ritz value of a symmetric operator after this many products."""
+    return float(ritz_values(product, start, steps)[-1])
+
+
+def ritz_values(product: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> Tensor:
+    """Return the eigenvalues of T_m, ascending; infinite where a product is not finite."""
     basis = [start / start.norm()]
     diagonal, beside = list[float](), list[float]()
     for _ in range(min(steps, len(start))):
@@ -59,4 +64,7 @@ def lanczos(product: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> f
     T = torch.diag(torch.tensor(diagonal, dtype=torch.float64))
     for i, value in enumerate(beside[: len(diagonal) - 1]):
         T[i, i + 1] = T[i + 1, i] = value
-    return float(torch.linalg.eigvalsh(T)[-1]) if bool(torch.isfinite(T).all()) else float("inf")
+    if not bool(torch.isfinite(T).all()):
+        return torch.full((len(T),), float("inf"), dtype=torch.float64)
+    values: Tensor = torch.linalg.eigvalsh(T)
+    return values
