@@ -11,7 +11,7 @@ NAMES = [
     *("Identity", "InputError", "Iterative", "LabelledBatch", "LocalFederation"),
     *("LocalSteps", "LossPair", "MinMax", "NonIterative", "OuterStep", "Result"),
     *("Reweighting", "RunError", "Samples", "Simulation", "Solution", "TensorBatch"),
-    *("Theorem", "TopK", "fit", "load", "read", "simulate", "solve"),
+    *("Theorem", "TopK", "diagnose", "fit", "load", "read", "simulate", "solve"),
     *("without_batch_norm",),
 ]
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedsift.data.reading import Samples, read
     from fedsift.errors import FedsiftError, InputError, RunError
     from fedsift.experiment.api import fit
+    from fedsift.experiment.diagnosing import diagnose
     from fedsift.experiment.result import Result
     from fedsift.experiment.saving import load
     from fedsift.experiment.settings import FitSettings
@@ -74,6 +75,7 @@ __all__ = [
     "TensorBatch",
     "Theorem",
     "TopK",
+    "diagnose",
     "fit",
     "load",
     "read",
@@ -85,7 +87,7 @@ __all__ = [
 _HOMES = (
     *("errors", "problem", "compress", "algorithms", "hypergradient", "federation"),
     *("data.reading", "experiment.api", "experiment.result", "experiment.saving"),
-    *("experiment.settings", "experiment.simulation", "experiment.solve"),
+    *("experiment.settings", "experiment.simulation", "experiment.solve", "experiment.diagnosing"),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import fedsift as fs
 from conftest import quadratic_case
 from fedsift.hypergradient import CurvatureSettings, SolverState
 from fedsift.hypergradient.diagnosis import LIMIT, candidates, diagnose
@@ -72,3 +73,17 @@ def test_a_goal_that_nothing_reaches_is_said():
     found = diagnose(case.cohort, case.point, MATRIX, goal=-1.0)
     assert found.tried == ()
     assert "raise the damping" in found.advice
+
+
+def test_a_run_has_its_diagnosis():
+    source = torch.Generator().manual_seed(0)
+    inputs = torch.randn(60, 3, generator=source)
+    labels = (inputs[:, 0] > 0).long()
+    sites = [(inputs[:20], labels[:20]), (inputs[20:40], labels[20:40])]
+    federation = fs.simulate(torch.nn.Linear(3, 2), sites, (inputs[40:], labels[40:]))
+    plain = fs.fit(federation, "single-loop", rounds=2)
+    assert plain.diagnosis is None
+    result = fs.fit(federation, "single-loop", rounds=2, diagnose=True)
+    assert result.diagnosis["reached"] == result.rounds[-1]["residual"]
+    assert result.diagnosis["largest"] > result.rounds[-1]["damping"]
+    torch.testing.assert_close(result.model.weight, plain.model.weight)

@@ -110,6 +110,11 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in the folder")
     parser.add_argument(
+        "--diagnose",
+        action="store_true",
+        help="after the run, measure which estimator of the hypergradient fits it, and say why",
+    )
+    parser.add_argument(
         "--keys",
         nargs="?",
         const="",
@@ -134,6 +139,8 @@ def handle(options: argparse.Namespace) -> int:
         print(f"note: {notice}", file=sys.stderr)
     report = write_report([out], out / "report.html")
     print_table([finished.summary])
+    if "diagnosis" in finished.summary:
+        print(finished.summary["diagnosis"]["advice"])
     print(f"run folder: {out}\nreport:     {report}")
     return 0
 
@@ -158,6 +165,7 @@ def configuration(options: argparse.Namespace) -> tuple[Config, Path]:
     given = {key: value for key, value in named.items() if value is not None}
     given |= _own_files(options)
     given |= dict(parse_setting(text) for text in options.set)
+    given |= {"diagnose": True} if options.diagnose else {}
     out = options.out
     if out is None:
         config = _new(options.config, given)

@@ -38,6 +38,7 @@ def fit(
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
+    diagnose: bool = False,
     **settings: Unpack[FitSettings],
 ) -> Result:
     """Train one model on all sites and audit every site's labels.
@@ -57,6 +58,7 @@ def fit(
             read it.
         resume: Whether to go on with the run that ``out`` holds.
         progress: Whether to show a progress bar; None: where standard error is a terminal.
+        diagnose: Whether to measure, after the run, which estimator of the hypergradient fits it.
         **settings: Keys of the method, such as ``local_steps=10``; ``FitSettings`` has them all.
 
     Returns:
@@ -78,7 +80,7 @@ def fit(
         >>> len(result.label_issues("north"))
         30
     """
-    run = {"method": method, "rounds": rounds, "seed": seed, "device": device}
+    run = {"method": method, "rounds": rounds, "seed": seed, "device": device, "diagnose": diagnose}
     known = from_mapping(run, "fit").values()
     for name in settings:
         if name not in all_keys() or name in NOT_SETTINGS:

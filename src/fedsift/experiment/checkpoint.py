@@ -28,7 +28,13 @@ from fedsift.memory import aligned
 from fedsift.messages import Snapshot, Traffic
 
 KEEP = 2
-MAY_CHANGE = ("rounds", "device", "eval_every", "checkpoint_every")  # how long and where
+MAY_CHANGE = (
+    "rounds",
+    "device",
+    "eval_every",
+    "checkpoint_every",
+    "diagnose",
+)  # how long and where
 
 
 class Valued(Protocol):

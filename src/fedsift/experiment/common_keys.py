@@ -34,6 +34,9 @@ class RunKeys(Keys):
     device: str = key(AUTO, "cpu, cuda, cuda:0 ...; auto: cuda where there is one")
     eval_every: int = key(1, "rounds between evaluations on the test set", low=1)
     checkpoint_every: int = key(10, "rounds between checkpoints", low=1)
+    diagnose: bool = key(
+        False, "after the run, measure which estimator of the hypergradient fits it, and say why"
+    )
 
 
 @dataclass(frozen=True)

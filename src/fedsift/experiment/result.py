@@ -69,6 +69,15 @@ class Result:
         return self.make_model()
 
     @property
+    def diagnosis(self) -> dict[str, Any] | None:
+        """Which estimator of the hypergradient fits, with its numbers; None without ``diagnose``.
+
+        ``diagnosis["advice"]`` says it in words.
+        """
+        found: dict[str, Any] | None = self.summary.get("diagnosis")
+        return found
+
+    @property
     def sites(self) -> tuple[str, ...]:
         """The names of the sites whose labels were audited."""
         return tuple(audit.site for audit in self.audits)

@@ -28,6 +28,7 @@ from fedsift.experiment.auditing import (
 )
 from fedsift.experiment.checkpoint import Checkpoint
 from fedsift.experiment.config import Config, from_mapping, read_toml
+from fedsift.experiment.diagnosing import diagnosis_of
 from fedsift.experiment.loop import rounds
 from fedsift.experiment.notices import notices
 from fedsift.experiment.run_folder import RunFolder
@@ -175,10 +176,17 @@ def _finish(
         **verdict(audits),
         "notices": notices(records[-1], len(setup.server.validation), setup.config.method),
         "calibration": calibration.to_json(),
+        **_diagnosed(setup, state, records[-1]),
         **({} if setup.clean_set is None else {"clean_set": setup.clean_set.to_json()}),
         **shared_counts(setup, audits),
     }
     return Finished(setup, state, records, audits, summary)
+
+
+def _diagnosed(setup: Setup, state: ServerState, last: dict[str, Any]) -> dict[str, Any]:
+    if not setup.config.diagnose:
+        return {}
+    return {"diagnosis": diagnosis_of(setup, state, last).to_json()}
 
 
 def summarise(setup: Setup, records: list[dict[str, Any]], seconds: float) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from fedsift.algorithms import OutOfFold
 from fedsift.data import ServerData
 from fedsift.data.samples import Arrays, Samples
 from fedsift.data.schema import Schema
+from fedsift.errors import ConfigError
 from fedsift.experiment import checkpoint
 from fedsift.experiment.common_keys import OWN, DataKeys
 from fedsift.experiment.config import Config
@@ -55,6 +56,11 @@ def execute_remotely(
     say: Callable[[str], None] = lambda _: None,
 ) -> Finished:
     """Run a configuration with remote clients into a folder; ``say`` hears what was chosen."""
+    if config.diagnose:
+        raise ConfigError(
+            "diagnose asks for more products than sites allow; use it in one process, with fs.fit "
+            "or fedsift run"
+        )
     if own is not None:
         unused = {name: key.default for name, key in keys_of(DataKeys).items() if name != "clients"}
         config = config.replace(**{**unused, **own.keys, "dataset": OWN})
