@@ -28,9 +28,10 @@ from fedsift.files import write_text
 from fedsift.randomness import generator
 
 OUT = Path("results/fednest.json")
-CLIENTS, COHORT, WIDTH = 100, 10, 200
+CLIENTS, WIDTH = 100, 200
 SETTINGS: dict[str, Any] = {
     "method": "single-loop",
+    "cohort": 10,
     "local_steps": 10,
     "batch_size": 64,
     "inner_lr": 0.1,
@@ -83,7 +84,6 @@ def measure(seed: int, rounds: int, changes: dict[str, Any]) -> dict[str, Any]:
         y=problem.head.initial(),
         x=problem.body.initial(),
         rounds=rounds,
-        cohort=COHORT,
         seed=seed,
         progress=False,
         **{**SETTINGS, **changes},

@@ -28,13 +28,8 @@ from fedsift.memory import aligned
 from fedsift.messages import Snapshot, Traffic
 
 KEEP = 2
-MAY_CHANGE = (
-    "rounds",
-    "device",
-    "eval_every",
-    "checkpoint_every",
-    "diagnose",
-)  # how long and where
+# How long, where, and what is only looked at.
+MAY_CHANGE = ("rounds", "device", "eval_every", "checkpoint_every", "diagnose")
 
 
 class Valued(Protocol):

@@ -1,4 +1,4 @@
-"""The adviser of ``hypergradient/diagnosis.py`` for a run, and for any problem (``fs.diagnose``)."""
+"""The adviser of ``hypergradient/diagnosis.py`` for a run, and for any problem."""
 
 from __future__ import annotations
 

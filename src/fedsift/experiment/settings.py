@@ -219,9 +219,14 @@ class FitSettings(TypedDict, total=False):
     """
 
     curvature_batch: int
-    """Samples that a client draws per round for its products with the matrix; 0: all. Default:
-    128. Read by `single-loop`, `iter-topk`, `iter-sketch`, `non-iter`, `no-hessian`, `cg`,
-    `neumann`, `nystrom`.
+    """Samples that a client draws per round for its products with the matrix, single-loop at
+    most its first local batch; 0: all. Default: 128. Read by `single-loop`, `iter-topk`,
+    `iter-sketch`, `non-iter`, `no-hessian`, `cg`, `neumann`, `nystrom`.
+    """
+
+    scored: int
+    """Samples that a site scores per round, in turn, to move their x; 0: all. Default: 128. Read
+    by `single-loop`, `first-order`, `clean-step`.
     """
 
     penalty: float
@@ -237,11 +242,6 @@ class FitSettings(TypedDict, total=False):
     train_share: float
     """Share of the clean set that these steps train on; the rest judges; 1: all, none judges.
     Default: 0.5. Read by `first-order`, `clean-step`.
-    """
-
-    scored: int
-    """Samples that a site draws per round to move their x; 0: all. Default: 128. Read by `first-
-    order`, `clean-step`.
     """
 
     storm: float

@@ -34,6 +34,7 @@ PLAIN: Mapping[str, Any] = {
     "damping": 0.0,
     "head_start": 0,
     "rate": 1.0,
+    "scored": 0,
     "value_bits": 32,
     "outer_rule": "gradient",
     "outer_decay": 0,
