@@ -56,7 +56,8 @@ def test_a_method_finds_the_solution_of_a_quadratic(method):
 
 @pytest.mark.parametrize("method", GENERAL)
 def test_every_general_method_runs_on_a_shared_x(method):
-    found = quick(case(), method=method)
+    small = {"rank": 3} if method == "nystrom" else {}  # of six parameters
+    found = quick(case(), method=method, **small)
     assert len(found.history) == 4
     assert bool(torch.isfinite(found.x).all())
     assert (found.history["bytes_up"] > 0).all()
