@@ -1,6 +1,7 @@
 """``fedsift run``: where its keys come from, what it prints, how it goes on."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -19,6 +20,9 @@ def test_run_prints_its_figures_and_its_folder(fedsift, tiny):
     assert ended.out.endswith("run folder: there\nreport:     there/report.html\n")
     assert "<html" in Path("there/report.html").read_text()
     assert "auto 3/3" in ended.err
+    assert re.search(
+        r"^\d+ of \d+ labels look wrong; `fedsift audit there` lists them$", ended.out, re.M
+    )
 
 
 def test_file_then_options_then_set(fedsift, tiny):

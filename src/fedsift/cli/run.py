@@ -141,6 +141,10 @@ def handle(options: argparse.Namespace) -> int:
     print_table([finished.summary])
     if "diagnosis" in finished.summary:
         print(finished.summary["diagnosis"]["advice"])
+    if finished.audits:
+        total = sum(audit.summary.samples for audit in finished.audits)
+        flagged = sum(audit.summary.flagged for audit in finished.audits)
+        print(f"{flagged} of {total} labels look wrong; `fedsift audit {out}` lists them")
     print(f"run folder: {out}\nreport:     {report}")
     return 0
 
