@@ -42,6 +42,15 @@ def test_device_of_a_name(gpus, name, count, device):
     assert resolve(name) == torch.device(device)
 
 
+@pytest.mark.parametrize(("rank", "device"), [("0", "cuda:0"), ("1", "cuda:1"), ("2", "cuda:0")])
+def test_processes_of_one_machine_share_its_gpus(gpus, monkeypatch, rank, device):
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    gpus(2)
+    assert resolve("auto") == torch.device(device)
+    gpus(0)
+    assert resolve("auto") == torch.device("cpu")
+
+
 @pytest.mark.parametrize(
     ("name", "count"), [("cuda", 0), ("cuda:0", 0), ("cuda:2", 2), ("tpu", 1), ("meta", 0), ("", 0)]
 )

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from fedsift.errors import ConfigError
 
 
 def resolve(name: str) -> torch.device:
-    """Return the device of a name; ``auto`` is CUDA where there is one, else the CPU."""
+    """Return the device of a name; ``auto`` is CUDA where there is one, else the CPU.
+
+    Of several processes of one machine (LOCAL_RANK), each gets a GPU of its own while there are
+    enough.
+    """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        rank = os.environ.get("LOCAL_RANK", "")
+        if rank.isdecimal():
+            return torch.device("cuda", int(rank) % torch.cuda.device_count())
+        return torch.device("cuda")
     try:
         device = torch.device(name)
     except RuntimeError:

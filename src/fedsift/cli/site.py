@@ -12,6 +12,7 @@ import torch
 from torch.func import jvp
 
 from fedsift.cli.site_options import add_site_data, site_origin, site_policy
+from fedsift.device import resolve
 from fedsift.errors import InputError
 from fedsift.experiment.config import from_mapping, read_toml
 from fedsift.experiment.setup import load_data
@@ -75,6 +76,7 @@ def handle(options: argparse.Namespace) -> int:
     if options.client is None or options.data is None:
         raise InputError("--client or --data is missing; give both")
     folder = options.folder.absolute()
+    resolve(options.device)  # before anything is opened
 
     def load() -> Callable[[Parts], Parts]:
         jvp(
@@ -94,7 +96,9 @@ def load_site(options: argparse.Namespace, folder: Path) -> SiteData:
     """Load a site's samples."""
     origin = site_origin(options)
     policy = site_policy(options)
-    return SiteData(options.client, origin.samples(), folder, origin, options.share_summary, policy)
+    where = resolve(options.device)
+    shared = options.share_summary
+    return SiteData(options.client, origin.samples(), folder, origin, shared, policy, where)
 
 
 def _approve(ledger: Ledger, run: str | None) -> int:

@@ -48,6 +48,12 @@ def add_site_data(parser: argparse.ArgumentParser, *, required: bool) -> None:
     )
     add_encoder(parser)
     parser.add_argument(
+        "--device",
+        default="auto",
+        metavar="NAME",
+        help="where to compute: cpu, cuda, cuda:0 ... (default: cuda where there is one)",
+    )
+    parser.add_argument(
         "--share-summary",
         action="store_true",
         help="let the server know how many labels are suspicious, if it asks",
@@ -102,6 +108,7 @@ def site_arguments(options: argparse.Namespace) -> list[str]:
     given += [] if options.name is None else ["--name", options.name]
     given += [] if options.encoder is None else ["--encoder", options.encoder]
     given += [] if options.labels is None else ["--labels", absolute(options.labels)]
+    given += ["--device", options.device]
     given += ["--share-summary"] if options.share_summary else []
     given += [] if options.policy is None else ["--policy", absolute(options.policy)]
     given += ["--approve"] if options.approve else []

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from fedsift.client.passes import Cross
@@ -88,6 +89,11 @@ class ClientState:
         """Return what there is by name, apart from y, which is sent anew in every round."""
         names = (spec.name for spec in fields(self) if spec.name != "y")
         return {n: value for n in names if (value := getattr(self, n)) is not None}
+
+    def to(self, where: torch.device) -> ClientState:
+        """Return it on a device."""
+        arrays = {spec.name: getattr(self, spec.name) for spec in fields(self)}
+        return ClientState(**{n: a if a is None else a.to(where) for n, a in arrays.items()})
 
     @classmethod
     def of(cls, arrays: Mapping[str, Tensor]) -> ClientState:

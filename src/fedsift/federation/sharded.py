@@ -17,14 +17,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedsift.client import Client, ClientState
 from fedsift.client.guard import Guard
-from fedsift.compress import Payload, Sketch, Sparse, wire
+from fedsift.compress import wire
 from fedsift.errors import FedsiftError, RunError
 from fedsift.federation.encoding import (
     Parts,
@@ -35,9 +34,9 @@ from fedsift.federation.encoding import (
 )
 from fedsift.federation.link import Link
 from fedsift.federation.local import LocalFederation
+from fedsift.federation.placing import CPU, placed
 from fedsift.messages import ClientId, Reply, Request, Snapshot
 
-CPU = torch.device("cpu")
 DO, CLIENTS, FAILED = ".do", ".clients", ".failed"
 ASK, INSPECT, MARK, FETCH, RESTORE, STOP = "ask", "inspect", "mark", "fetch", "restore", "stop"
 States = Mapping[ClientId, Mapping[str, Tensor]]
@@ -80,7 +79,7 @@ class ShardedFederation(LocalFederation):
         for rank, asked in theirs.items():
             for client in asked:
                 reply = decode_reply(self._told(rank))
-                found[client] = replace(reply, arrays=_moved(reply.arrays, where))
+                found[client] = replace(reply, arrays=placed(reply.arrays, where))
         return [found[m] for m in clients]
 
     def state(self, client: ClientId) -> ClientState:
@@ -200,23 +199,7 @@ def failed(link: Link, error: Exception) -> None:
 
 def _request(parts: Parts, where: torch.device) -> Request:
     request, _ = decode_request(parts, {})
-    return replace(request, arrays=_moved(request.plain().arrays, where))
-
-
-def _moved(arrays: Mapping[str, Any], where: torch.device) -> dict[str, Payload]:
-    """Return arrays that came as bytes on the device where they are used."""
-    if where.type == "cpu":
-        return dict(arrays)
-    found: dict[str, Payload] = {}
-    for name, array in arrays.items():
-        if isinstance(array, Sparse):
-            indices, values = array.indices.to(where), array.values.to(where)
-            found[name] = replace(array, indices=indices, values=values)
-        elif isinstance(array, Sketch):
-            found[name] = replace(array, table=array.table.to(where))
-        else:
-            found[name] = array.to(where)
-    return found
+    return replace(request, arrays=placed(request.plain().arrays, where))
 
 
 def _state_parts(states: States) -> Parts:

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ from fedsift.federation.encoding import (
     decode_request,
     encode_reply,
 )
+from fedsift.federation.placing import CPU, placed
 from fedsift.federation.remote import CLOSE, HELLO
 from fedsift.files import write_atomically, write_text
 from fedsift.messages import Reply, Scalar
@@ -120,8 +122,9 @@ class Host:
         known = self.ledger.asked(request_id.run)
         asked = run.guard.admit(run.client, before, request, known, digest)
         self.ledger.keep(request_id.run, asked)
-        reply, state = answer(run.client, before, request)
-        encoded = encode_reply(reply)
+        request = replace(request, arrays=placed(request.arrays, run.device))
+        reply, state = answer(run.client, before.to(run.device), request)
+        encoded, state = encode_reply(reply), state.to(CPU)  # the journal's are on the host
         if reply.error is None:
             run.journal.append(Entry(key, digest, encoded, state, kept))
             if state.average is not before.average:
@@ -196,10 +199,12 @@ class Host:
     ) -> tuple[Tensor, Tensor | None]:
         """Return what the audit rests on: the model's probabilities, or out-of-fold ones."""
         if not isinstance(calibration, NoiseCalibration):
-            return predict(run.model, y, run.inputs), None
+            return predict(run.model, y.to(run.device), run.inputs).cpu(), None
         sent = {name: wire.decode(parts.get(name, b"")) for name in ("heads", "centre")}
         arrays = {name: value for name, value in sent.items() if isinstance(value, Tensor)}
-        return judgement(run.client, run.state, arrays)
+        here = {name: value.to(run.device) for name, value in arrays.items()}
+        found, clean = judgement(run.client, run.state.to(run.device), here)
+        return found.cpu(), None if clean is None else clean.cpu()
 
     def _open(self, name: str) -> OpenRun:
         folder = self.data.folder / name

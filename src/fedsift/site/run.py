@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fedsift.client import Client, ClientState, initial_state
 from fedsift.client.guard import Guard
 from fedsift.client.policy import Policy
@@ -16,6 +18,7 @@ from fedsift.data.samples import Samples
 from fedsift.data.schema import Schema, Workspace, prepare
 from fedsift.errors import InputError, Refused
 from fedsift.federation.encoding import Kept
+from fedsift.federation.placing import CPU
 from fedsift.problem import FlatModel, Reweighting, batch_of, bind
 from fedsift.problem.inputs import Inputs
 from fedsift.problem.networks import MODELS, build_model
@@ -42,7 +45,7 @@ class SiteData:
     """What a site has: its number in the federation, samples, a folder of its own.
 
     ``origin`` says where samples and model came from; ``share`` allows the server to know how many
-    labels are suspicious; ``policy`` is what it may ask at all.
+    labels are suspicious; ``policy`` is what it may ask at all; ``device`` is where it computes.
     """
 
     client: int
@@ -51,6 +54,7 @@ class SiteData:
     origin: Origin = field(default_factory=Origin)
     share: bool = False
     policy: Policy = field(default_factory=Policy)
+    device: torch.device = CPU
 
 
 class OpenRun:
@@ -68,7 +72,8 @@ class OpenRun:
         self.model = _model(data, self.settings, self.schema, self.inputs)
         terms = (self.settings[key] for key in ("l2", "initial_weight", "bootstrap"))
         problem = Reweighting(self.model, *terms)
-        batch = batch_of(self.inputs, self.labels)
+        self.device = data.device
+        batch = batch_of(self.inputs, self.labels, self.device)
         seed = self.settings["seed"]
         seed = derive(seed, secret) if data.policy.private_batches else seed
         self.client = Client(data.client, problem, batch, seed, fewest=self.guard.fewest)
@@ -112,7 +117,8 @@ def _model(
                 f"the site's policy does not allow the model '{named}'; it allows "
                 f"{', '.join(allowed)}"
             )
-    model = FlatModel(build_model(named, schema.shape, len(schema.classes), settings["seed"]))
+    module = build_model(named, schema.shape, len(schema.classes), settings["seed"])
+    model = FlatModel(module, data.device)
     if settings["parameters"] != model.length:
         raise InputError(
             f"the site's model has {model.length} parameters and the server's has "
