@@ -145,6 +145,19 @@ def test_rounds_fit_the_noise_model_as_one_place_would(case, share):
         assert float(betas[i]) == pytest.approx(model.beta)
 
 
+def test_samples_in_turn_fit_nearly_the_noise_model_of_all(case):
+    """64 of a site's 120 samples step the noise models in a round; 40 % of the labels are wrong."""
+    federation, _, _ = case
+    _, _, state = trained(case, rounds=12, scored=8)
+    states = [federation.state(m) for m in federation.clients]
+    sites = [
+        (s.unseen.double(), c.batch.labels) for s, c in zip(states, _clients(case), strict=True)
+    ]
+    model, _ = fit(sites, free=False, steps=12, tolerance=0.0)
+    off = (state.own["noise"][PLAIN].exp() - model.matrix.exp()).abs().max()
+    assert 0 < float(off) < 0.15
+
+
 def test_the_model_of_trained_heads_ends_where_a_fit_to_what_they_say_would(case):
     federation, _, _ = case
     algorithm, _, state = trained(case, rounds=80)

@@ -8,11 +8,14 @@ import torch
 from fedsift.algorithms import Posterior, ServerState
 from fedsift.algorithms.clean_set import split_validation
 from fedsift.algorithms.posterior import matched, trusted
+from fedsift.client import Client, answer, initial_state
+from fedsift.client.follow import in_turn
 from fedsift.experiment.auditing import calibrate
 from fedsift.experiment.config import Config
 from fedsift.experiment.run import train
 from fedsift.experiment.setup import from_config
-from fedsift.messages import Answers, Reply
+from fedsift.messages import Answers, Reply, Request
+from fedsift.problem import LabelledBatch
 from fedsift.problem.label_posterior import OPTIMISMS, evidence, rate, right
 from rival_case import LABELS, LOCAL, START, P, case, descended, log_p
 
@@ -136,3 +139,21 @@ def test_it_finds_wrong_labels_and_measures_its_own_optimism():
         for r in [audit.record]
     ]
     assert sum(inside) >= 9
+
+
+def test_a_large_site_weighs_some_of_its_samples_in_turn(conv):
+    """12 samples, one step of 2: 4 a round; the others keep what was said of them before."""
+    site = Client(0, conv.problem, LabelledBatch.of(conv.batch.inputs, conv.batch.labels), 3)
+    numbers = {"optimism": 0.5, "temperature": 1.0, "kept": 1.0, "trust": 0.0}
+    local = {"steps": 1, "lr": 0.1, "batch_size": 2, "scored": 1, "differences": False}
+    state, turns = initial_state(site), []
+    for k in range(3):
+        request = Request("train-posterior", k, {"y": conv.y + k}, {**numbers, **local})
+        before = None if state.average is None or not k else state.average
+        reply, state = answer(site, state, request)
+        assert reply.error is None
+        turns.append(in_turn(12, 4, 3, k, 0))
+        if before is not None:
+            moved = (state.average != before).nonzero().squeeze(1)
+            assert set(moved.tolist()) == set(turns[-1].tolist())
+    assert len(set(torch.cat(turns).tolist())) == 12

@@ -33,6 +33,7 @@ from fedsift.algorithms.clean_heads import CleanSet, Judged
 from fedsift.algorithms.clean_only import FOLDS, CleanOnlyKeys
 from fedsift.algorithms.fedavg import BatchKeys, draw_cohort
 from fedsift.algorithms.method import Method
+from fedsift.algorithms.outer_step import ScoredKeys, Scoring
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
 from fedsift.errors import RunError
 from fedsift.keys import BuildContext, Keys, Settings, key
@@ -61,6 +62,7 @@ class OutOfFold:
     share: bool = True
     clean: int = 2
     site: int = 2
+    scored: int = 0
 
     def round(
         self, federation: Federation, server: Server, state: ServerState, k: int
@@ -77,7 +79,9 @@ class OutOfFold:
         arrays |= {name: kept[name] for name in ("heads", "centre", "noise", "betas")}
         judging = Judging(float(kept["temperature"]), self.share, clean.l2)
         cohort = draw_cohort(federation, server, k)
-        answers = cohort.ask(Request("fold-step", k, arrays, scalars_of(local, judging)))
+        answers = cohort.ask(
+            Request("fold-step", k, arrays, scalars_of(local, judging, Scoring(self.scored)))
+        )
 
         # Step 2: the heads, the clean set being one more client.
         source = generator(server.seed, k, "clean batches")
@@ -185,12 +189,13 @@ def build(settings: Settings, context: BuildContext) -> OutOfFold:  # noqa: ARG0
     """Build it from its keys; the step size comes from the clean set."""
     steps, limit = settings[BatchKeys], settings[CleanOnlyKeys].clean_steps
     local = LocalSteps(steps.local_steps, batch_size=steps.batch_size)
-    return OutOfFold(local, limit, settings[FoldKeys].share_noise)
+    share, scored = settings[FoldKeys].share_noise, settings[ScoredKeys].scored
+    return OutOfFold(local, limit, share, scored=scored)
 
 
 METHOD = Method(
     "ours, for linear heads on fixed features: heads that judge only what they were not trained on",
-    (BatchKeys, CleanOnlyKeys, FoldKeys),
+    (BatchKeys, CleanOnlyKeys, FoldKeys, ScoredKeys),
     build,
     learns_weights=True,
     check=LinearHead.of,

@@ -125,7 +125,10 @@ class ScoredKeys(Keys):
 
     table: ClassVar[str] = "outer"
     scored: int = key(
-        128, "samples that a site scores per round, in turn, to move their x; 0: all", low=0
+        128,
+        "samples that a site scores per round, in turn; posterior at least twice those of its "
+        "local batches, the noise models of out-of-fold 8 times as many; 0: all",
+        low=0,
     )
 
 

@@ -39,6 +39,7 @@ from fedsift.algorithms.clean_client import with_clean_client
 from fedsift.algorithms.clean_set import split_validation
 from fedsift.algorithms.fedavg import LocalKeys, draw_cohort, local_of, next_y
 from fedsift.algorithms.method import Method
+from fedsift.algorithms.outer_step import ScoredKeys, Scoring
 from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.keys import BuildContext, Settings
 from fedsift.messages import Answers, Federation, Request, scalars_of
@@ -69,6 +70,7 @@ class Posterior:
     """One exchange per round."""
 
     local: LocalSteps = LocalSteps()
+    scored: int = 0
 
     def round(
         self, federation: Federation, server: Server, state: ServerState, k: int
@@ -83,7 +85,7 @@ class Posterior:
             *(float(kept[name]) for name in ("optimism", "temperature", "kept", "trust"))
         )
         cohort = draw_cohort(federation, server, k)
-        scalars = scalars_of(self.local, sent)
+        scalars = scalars_of(self.local, sent, Scoring(self.scored))
         answers = cohort.ask(Request("train-posterior", k, {"y": state.y}, scalars))
 
         # Step 2: δ of the model that was sent.
@@ -157,12 +159,12 @@ def _numbers(**values: float) -> dict[str, Tensor]:
 
 def build(settings: Settings, context: BuildContext) -> Algorithm:  # noqa: ARG001
     """Build it from its keys."""
-    return with_head_start(settings, Posterior(local_of(settings)))
+    return with_head_start(settings, Posterior(local_of(settings), settings[ScoredKeys].scored))
 
 
 METHOD = Method(
     "ours, for networks: a label weighs what Bayes' rule gives it; no Hessian products",
-    (LocalKeys, HeadStartKeys),
+    (LocalKeys, HeadStartKeys, ScoredKeys),
     build,
     learns_weights=True,
     means_only=True,

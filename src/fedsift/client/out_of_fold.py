@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 
 from fedsift.algorithms.out_of_fold import Judging
+from fedsift.algorithms.outer_step import Scoring
+from fedsift.client.follow import in_turn
 from fedsift.client.inputs import batch_generator
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.compress import Payload
@@ -32,6 +34,7 @@ from fedsift.problem.protocol import chunks
 from fedsift.problem.sgd import LocalSteps, minibatches
 
 CHUNK = 256
+TURN = 8
 
 
 class _Trained(NamedTuple):
@@ -124,21 +127,41 @@ def _noise_step(
     assert state.unseen is not None
     assert state.recent is not None
     assert state.rates is not None
-    labels, unseen = client.batch.labels.cpu(), state.unseen.cpu().double()
+    labels = client.batch.labels.cpu()
     models = NoiseModels.of(request.array("noise"), request.array("betas"))
     if not judging.share and state.noise is not None and state.betas is not None:
         models = NoiseModels.of(state.noise, state.betas)
-    rates, sums = models.at_site(state.rates, unseen, state.recent.cpu().double(), labels)
+    at = _turn(client, request)
+    unseen, recent = state.unseen[at].cpu().double(), state.recent[at].cpu().double()
+    rates, sums = models.at_site(state.rates, unseen, recent, labels[at])
+    sums = sums * (len(labels) / max(len(unseen), 1))  # those of a turn stand for all
     plain, rate = models[PLAIN], float(rates[PLAIN])
     state = replace(state, rates=rates)
     if state.average is None:
-        q, _ = beliefs(plain, rate, unseen, labels)
-        average = q.gather(1, labels[:, None]).squeeze(1).to(state.unseen)
+        first = _known(state.unseen)
+        q, _ = beliefs(plain, rate, first.cpu().double(), labels)
+        average = q.gather(1, labels[:, None]).squeeze(1).to(first)
         state = replace(state, average=average)
     if not judging.share:
         own = models.stepped(sums)
         state = replace(state, noise=own.matrices, betas=own.betas)
     return state, sums, plain.chances(rate).mT
+
+
+def _known(value: Tensor | None) -> Tensor:
+    assert value is not None
+    return value
+
+
+def _turn(client: Client, request: Request) -> Tensor | slice:
+    """Return the samples whose labels step the noise models in this round: ``TURN`` x ``scored``.
+
+    A step needs none but what is kept of them, so that there may be more than are trained on.
+    """
+    size, n = TURN * request.read(Scoring).scored, len(client.batch)
+    if not 0 < size < n:
+        return slice(None)
+    return in_turn(n, size, client.seed, request.round, client.id)
 
 
 def _train(
@@ -157,7 +180,6 @@ def _train(
     local, judging = request.read(LocalSteps), request.read(Judging)
     source, losses = batch_generator(client, request), []
     weights, recent = state.average.clone(), state.recent.clone()
-    seen = _seen(state.folds, heads)
     whole = torch.arange(len(client.batch), device=heads.device)
     for at in minibatches(len(client.batch), local, source, heads.device):
         part = client.batch.take(whole if at is None else at)
@@ -165,17 +187,17 @@ def _train(
         z = logits(heads, x)
         known = _own(z, state.folds[part.positions]) / judging.temperature
         target = (known + given[part.labels][:, None]).softmax(dim=2)
-        trains = seen[part.positions]
+        trains = _seen(state.folds[part.positions], heads)
         trains = (trains / trains.sum(dim=0).clamp(min=1))[:, None, :, None]
         logs = z.log_softmax(dim=3)
         residuals = (logs.exp() - target[:, :, None]) * trains
         heads = stepped(heads, x, residuals, local.lr, judging.l2)
         right = target.mean(dim=1).gather(1, part.labels[:, None])
         weights[part.positions] = right.squeeze(1)
-        recent[part.positions] = known.mean(dim=1)
+        recent[part.positions] = known.mean(dim=1).log_softmax(dim=1)
         losses.append(-(trains * target[:, :, None] * logs).sum())
     mean = torch.stack(losses).mean() / (heads.shape[0] * heads.shape[1])
-    return _Trained(heads, float(mean), weights, recent.log_softmax(dim=1))
+    return _Trained(heads, float(mean), weights, recent)
 
 
 def _seen(folds: Tensor, heads: Tensor) -> Tensor:

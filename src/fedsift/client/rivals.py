@@ -157,12 +157,21 @@ def train_elc(client: Client, state: ClientState, request: Request, shared: Shar
     return steps(client, state, request, loss)
 
 
-def steps(client: Client, state: ClientState, request: Request, loss: SampleLoss) -> Outcome:
-    """Take local steps on a loss of single samples; reply as `train` does."""
+def steps(
+    client: Client,
+    state: ClientState,
+    request: Request,
+    loss: SampleLoss,
+    first: Tensor | None = None,
+) -> Outcome:
+    """Take local steps on a loss of single samples; reply as `train` does.
+
+    The local batches begin with the samples ``first``.
+    """
     x, y, state = point(client, state, request)
     problem = WithLoss(with_sample_losses(client.problem), loss)
     local, source = request.read(LocalSteps), batch_generator(client, request)
-    trained = local_sgd(problem, x, y, client.batch, local, source)
+    trained = local_sgd(problem, x, y, client.batch, local, source, first=first)
     return Outcome({"update": trained.y - y}, {"loss": float(trained.loss)}, state)
 
 

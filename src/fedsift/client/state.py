@@ -54,6 +54,7 @@ class ClientState:
     ``targets``      [N_m, C]: what a method trains on in place of, or besides, the labels
     ``folds``        the fold of every sample (out-of-fold)
     ``unseen``       log-probabilities by heads that had seen none of its labels
+    ``known``        mean and variance of the rate of wrong labels, by ``unseen`` (posterior)
     ``recent``       those by heads that train, out of fold, when it was last in a batch
     ``rates``        b_m in each of the noise models
     ``noise``        the matrices of noise models that are its own
@@ -75,6 +76,7 @@ class ClientState:
     targets: Tensor | None = None
     folds: Tensor | None = None
     unseen: Tensor | None = None
+    known: Tensor | None = None
     recent: Tensor | None = None
     rates: Tensor | None = None
     noise: Tensor | None = None
