@@ -10,7 +10,8 @@ any other class, or a share of U[0.2, 0.9] per site (non-iid); `features` are th
 has two rows: with all aids (head start, bootstrap, self-pacing, decay: the defaults), and `plain`
 without; `all clean` trains on all clean samples, none of which judges. One JSON file per cell in
 results/methods. ``f1`` and ``auc`` are the audit's, those with ``weights_`` those of the weights;
-``residual`` is that of the last round, by the method.
+``residual`` is that of the last round, by the method. Models and updates travel uncompressed; what
+compressing them costs is in ``benchmarks.bytes``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import fedsift as fs
 from benchmarks import real_noise
 from benchmarks.breast_cancer import provenance
 from fedsift.experiment.config import Config
+from fedsift.experiment.paper_grid import DENSE
 from fedsift.experiment.run import train
 from fedsift.experiment.setup import from_config
 from fedsift.files import write_text
@@ -68,7 +70,7 @@ def measure(
         method=method,
         seed=seed,
         rounds=rounds,
-        **{"eval_every": 10, **(SIZES if dataset == "femnist" else {}), **keys},
+        **{"eval_every": 10, **(SIZES if dataset == "femnist" else {}), **DENSE, **keys},
     )
     finished = train(from_config(config.resolve()))
     return kept(finished.summary, finished.rounds[-1])
@@ -81,7 +83,7 @@ def on_features(
     case = real_noise.draw("non-iid" if split == "non-iid" else "symmetric", seed)
     model = build_model("linear", case.clean[0].shape[1:], real_noise.CLASSES, seed)
     federation = fs.simulate(model, case.sites, case.clean, test=case.test, true_labels=case.truth)
-    result = fs.fit(federation, method, rounds=rounds, seed=seed, progress=False, **keys)
+    result = fs.fit(federation, method, rounds=rounds, seed=seed, progress=False, **DENSE, **keys)
     return kept(result.summary, result.history.iloc[-1].to_dict())
 
 

@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from fedsift.compress import Payload, Sparse, wire
+from fedsift.compress import Payload, wire
 from fedsift.errors import InputError, TooFewClients
 from fedsift.randomness import generator
+from fedsift.versioned import ByDifference, ByStep, Delivery, Versioned
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ClientId = int
-Scalar = bool | int | float | str | None
+Scalar = wire.Scalar
+Sendable = Payload | Versioned | ByDifference | ByStep
 Parts = TypeVar("Parts", bound="DataclassInstance")
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -52,72 +54,17 @@ def _name(spec: Field[Any]) -> str:
 
 
 @dataclass(frozen=True)
-class ByDifference:
-    """An array that changes little between requests: clients keep it, and get Top-k of the change.
-
-    ``rate`` is what it is sent with where the run does not compress more. A federation that keeps
-    nothing sends it whole.
-    """
-
-    value: Tensor
-    rate: float
-
-
-@dataclass(frozen=True)
-class Versioned:
-    """An array that clients keep, and what travels to those that have an older version of it.
-
-    | a client has        | gets                                                  | label |
-    |---------------------|-------------------------------------------------------|-------|
-    | this version        | nothing                                               |       |
-    | the version before  | ``difference``                                        | `y+`  |
-    | an older one        | the numbers that changed since, where that is shorter | `y=`  |
-    | none                | the whole                                             | `y`   |
-
-    ``value`` is what every client ends up with, bit for bit. ``changed`` has for every number the
-    version in which it last changed. ``whole`` is a shorter way of saying ``value``, if there is.
-    """
-
-    value: Tensor
-    version: int
-    difference: Sparse | None = None
-    changed: Tensor | None = None
-    whole: Sparse | None = None
-
-    def sent(self, known: int | None) -> tuple[str, Payload | None]:
-        """Return what travels to a client that has version ``known``, and the end of its label."""
-        if known == self.version:
-            return "", None
-        if self.difference is not None and known == self.version - 1:
-            return "+", self.difference
-        whole = self.value if self.whole is None else self.whole
-        if self.changed is not None and known is not None and known < self.version:
-            at = (self.changed > known).nonzero().squeeze(1)
-            since = Sparse(at, self.value.flatten()[at], self.value.numel())
-            if wire.size(since) < wire.size(whole):
-                return "=", since
-        return "", whole
-
-    def envelope(self, name: str, sent: Payload | None) -> dict[str, Scalar]:
-        """Return what the envelope says of it: the version, and a shape that the array lacks."""
-        found: dict[str, Scalar] = {f"{name}_version": self.version}
-        if sent is not None and sent is self.whole and self.value.ndim != 1:
-            found[f"{name}_shape"] = ",".join(map(str, self.value.shape))
-        return found
-
-
-@dataclass(frozen=True)
 class Request:
     """An action (a row of ``client.ACTIONS``), its round, its arrays and scalars."""
 
     action: str
     round: int
-    arrays: Mapping[str, Payload | Versioned | ByDifference] = field(default_factory=dict)
+    arrays: Mapping[str, Sendable] = field(default_factory=dict)
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
 
     def plain(self) -> Request:
         """Return the request as a client reads it, arrays that it keeps as their values."""
-        kept = (Versioned, ByDifference)
+        kept = (Versioned, ByDifference, ByStep)
         arrays = {n: a.value if isinstance(a, kept) else a for n, a in self.arrays.items()}
         return replace(self, arrays=arrays)
 
@@ -145,19 +92,20 @@ class Request:
             values[spec.name] = float(value) if wanted == "float" else value  # type: ignore[arg-type]
         return kind(**values)
 
+    def delivery(self, known: Mapping[str, int] | None = None) -> Delivery:
+        """Return what travels to a client that has these versions."""
+        found = Delivery(envelope={"action": self.action, "round": self.round})
+        for name, array in self.arrays.items():
+            if isinstance(array, Versioned):
+                found += array.delivery(name, known or {})
+            else:
+                whole = array.value if isinstance(array, ByDifference | ByStep) else array
+                found += Delivery({name: whole})
+        return found + Delivery(envelope=self.scalars)
+
     def num_bytes(self, known: Mapping[str, int] | None = None) -> int:
         """Return the encoded size for a client that has these versions."""
-        envelope: dict[str, Scalar] = {"action": self.action, "round": self.round}
-        total = 0
-        for name, array in self.arrays.items():
-            sent: Payload | None
-            if isinstance(array, Versioned):
-                _, sent = array.sent((known or {}).get(name))
-                envelope |= array.envelope(name, sent)
-            else:
-                sent = array.value if isinstance(array, ByDifference) else array
-            total += 0 if sent is None else wire.size(sent)
-        return total + wire.size({**envelope, **self.scalars})
+        return self.delivery(known).num_bytes
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from fedsift.federation.encoding import (
     encode_request,
     num_bytes,
 )
-from fedsift.messages import Reply, Request, Versioned
+from fedsift.messages import Reply, Request
 from fedsift.randomness import generator
+from fedsift.versioned import Versioned
 
 
 def _vector(name, length=50):

@@ -15,7 +15,8 @@ from fedsift.federation.encoding import (
     num_bytes,
 )
 from fedsift.federation.remote import HELLO, RawReply, RemoteFederation, Timeouts
-from fedsift.messages import Reply, Request, Snapshot, Versioned
+from fedsift.messages import Reply, Request, Snapshot
+from fedsift.versioned import Versioned
 
 
 class FakeTransport:

@@ -172,7 +172,7 @@ def test_remote_is_local_where_differences_travel(tmp_path, monkeypatch, method,
     _compare(tmp_path / "here", tmp_path / "there", sites)
     same = ("test_accuracy", "validation_loss", "bytes_up", "bytes_down", "exchanges", "rounds")
     assert {k: there[k] for k in same} == {k: here[k] for k in same}
-    dense = _local(tiny(method, **changes), tmp_path / "dense")
+    dense = _local(tiny(method, update_rate=1.0, model_rate=1.0, **changes), tmp_path / "dense")
     assert there["bytes_up"] + there["bytes_down"] < dense["bytes_up"] + dense["bytes_down"]
 
 

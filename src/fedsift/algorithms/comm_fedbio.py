@@ -32,7 +32,7 @@ from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.hypergradient import Estimate, Estimator, Point
 from fedsift.hypergradient.settings import EstimatorRow
 from fedsift.keys import BuildContext, Keys, Settings, key
-from fedsift.messages import Answers, Cohort, Federation, Request, sample_cohort, scalars_of
+from fedsift.messages import Cohort, Federation, Request, sample_cohort, scalars_of
 from fedsift.problem.sgd import LocalSteps
 
 
@@ -75,10 +75,8 @@ class CommFedBiO:
         metrics: dict[str, float | None] = dict(outer.metrics)
         if estimate.usable:
             move = scaled(self.outer.at_round(server, y, k), state, estimate.v)
-            x_next, size, stepped = self._outer_step(
-                cohort, server, point, estimate, outer.gx, move
-            )
-            own |= seen_scale(stepped, estimate.v)
+            x_next, size, seen = self._outer_step(cohort, server, point, estimate, outer.gx, move)
+            own |= seen
             metrics = {**metrics, **size}
         metrics |= {
             "train_loss": answers.mean_scalar("loss"),
@@ -98,16 +96,21 @@ class CommFedBiO:
         estimate: Estimate,
         gx: Tensor,
         move: Move,
-    ) -> tuple[Tensor | None, dict[str, float], Answers]:
+    ) -> tuple[Tensor | None, dict[str, float], dict[str, Tensor]]:
+        """Return the next x, where it is shared; the size of ∇h; the scale of the step."""
+        if point.x is not None and estimate.cross is not None:
+            hypergradient = gx - estimate.cross
+            x = server.problem.project(point.x - move.change(hypergradient))
+            return x, {"hypergradient_norm": float(hypergradient.norm())}, {}
         total = TotalSamples(sum(cohort.federation.sizes.values()))
         scalars = {**estimate.direction_scalars, **scalars_of(move, total)}
         request = Request("outer", point.round, estimate.direction_arrays, scalars)
         answers = cohort.ask(request)
         if point.x is None:
-            return None, hypergradient_size(answers), answers
+            return None, hypergradient_size(answers), seen_scale(answers, estimate.v)
         hypergradient = gx - answers.mean("cross")
         x = server.problem.project(point.x - move.change(hypergradient))
-        return x, hypergradient_size(answers, hypergradient), answers
+        return x, hypergradient_size(answers, hypergradient), {}
 
 
 @dataclass(frozen=True)

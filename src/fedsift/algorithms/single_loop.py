@@ -56,7 +56,6 @@ from fedsift.compress import (
     CompressorKeys,
     Feedback,
     FeedbackKeys,
-    Payload,
     RateKeys,
     chosen_feedback,
     compressor_groups,
@@ -67,12 +66,13 @@ from fedsift.hypergradient.residual import Judge, Witness
 from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of, step_of
 from fedsift.hypergradient.solver_step import after_losses, step_back, update_v
 from fedsift.keys import BuildContext, Settings
-from fedsift.messages import ByDifference, Federation, Request, Versioned, scalars_of
+from fedsift.messages import Federation, Request, Sendable, scalars_of
 from fedsift.problem import SampleWeighting
 from fedsift.problem.protocol import part_of
 from fedsift.problem.sgd import LocalSteps
 from fedsift.problem.tangents import difference_error
 from fedsift.randomness import derive
+from fedsift.versioned import ByDifference
 
 TRIED = 16  # clean samples on which differences are compared with forward mode
 TOLERANCE = 0.05  # of ‖J v‖
@@ -108,7 +108,7 @@ class SingleLoop:
         move = scaled(self.outer.at_round(server, state.y, k), state, v)
         witness = Witness(derive(server.seed, k, "residual"), self.curvature.damping)
         scoring, checked = self._scoring(server, state.y, v, k)
-        arrays: dict[str, Payload | Versioned | ByDifference] = {
+        arrays: dict[str, Sendable] = {
             **({} if state.x is None else {"x": state.x}),
             "y": state.y,
             "v": ByDifference(v, self.downlink),

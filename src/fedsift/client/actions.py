@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedsift.client import baselines, rivals, secure_sum
+from fedsift.client.cross_sketch import sketch_both
 from fedsift.client.fedbioacc import fedbioacc
 from fedsift.client.first_order import clean_step, first_order
 from fedsift.client.out_of_fold import fold_step
@@ -31,6 +32,7 @@ ACTIONS: dict[str, Action] = {
     "train": train,
     "product": product,
     "sketch": sketch,
+    "sketch-both": sketch_both,
     "measure": measure,
     "outer": outer,
     "outer-gradient": outer_gradient,

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedsift.client.state import Client, ClientState
 from fedsift.errors import InputError
 from fedsift.hypergradient import CurvatureSettings
+from fedsift.hypergradient.estimate import Scaled
 from fedsift.hypergradient.non_iterative import SubspaceSeed
 from fedsift.messages import Request
 from fedsift.problem.protocol import part_of
@@ -51,8 +52,9 @@ def curvature_order(client: Client, request: Request) -> Tensor:
 
 
 def direction(request: Request, length: int) -> Tensor:
-    """Return v, or make it from ω: v = S_1ᵀ ω."""
+    """Return v, at the length that is asked for, or make it from ω: v = S_1ᵀ ω."""
     if "omega" not in request.arrays:
-        return request.array("v")
+        v = request.array("v")
+        return request.read(Scaled).scale * v if "v_scale" in request.scalars else v
     embedding = request.read(SubspaceSeed).embedding(length)
     return embedding.transpose_apply(request.array("omega"))

@@ -21,7 +21,6 @@ from fedsift.algorithms.registry import METHODS
 from fedsift.data import SPLITS, lookup
 from fedsift.errors import ConfigError
 from fedsift.experiment.common_keys import (
-    AUTO,
     COMMON,
     OWN,
     DataKeys,
@@ -31,7 +30,7 @@ from fedsift.experiment.common_keys import (
     RunKeys,
     TrafficKeys,
 )
-from fedsift.keys import Key, Settings, hint, keys_of
+from fedsift.keys import AUTO, Key, Settings, hint, keys_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,11 +28,10 @@ class Round:
 def rounds(setup: Setup, state: ServerState, first: int) -> Iterator[Round]:
     """Run rounds ``first`` .. K-1; rounds are numbered from 0 inside and from 1 in records."""
     config = setup.config
-    rates = Rates(config.update_rate, config.model_rate)
     for k in range(first, config.rounds):
         before, start = setup.federation.traffic, time.perf_counter()
         info, state = compressed_round(
-            setup.algorithm, setup.federation, rates, setup.server, state, k
+            setup.algorithm, setup.federation, setup.rates, setup.server, state, k
         )
         seconds = time.perf_counter() - start
         traffic = setup.federation.traffic - before

@@ -21,8 +21,8 @@ from fedsift.data.schema import Schema, SchemaSettings, Workspace, prepare
 from fedsift.data.sources import ReadOptions, read
 from fedsift.data.sources.options import image_size
 from fedsift.errors import ConfigError
-from fedsift.experiment.common_keys import AUTO
 from fedsift.experiment.config import Config
+from fedsift.keys import AUTO
 from fedsift.problem.inputs import whole
 from fedsift.problem.networks import default_model
 

@@ -101,7 +101,8 @@ SCALES = {
         seeds=(0, 1),
     ),
 }
-PINNED = {"inner_lr": 0.1, "solver_lr": 0.1, "damping": 0.5}  # those of all figures so far
+DENSE = {"update_rate": 1.0, "model_rate": 1.0}
+PINNED = {"inner_lr": 0.1, "solver_lr": 0.1, "damping": 0.5, **DENSE}  # those of all figures so far
 PAPER_STEPS = {  # Section 5: "the learning rate as 0.01", minibatches of 256, and 32 for CIFAR-10
     name: {"inner_lr": 0.01, "batch_size": 32 if name == "cifar10" else 256} for name in DATASETS
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,11 +20,11 @@ from fedsift.data import ClientData, FederatedData, ServerData, apply_correction
 from fedsift.data.clean_set import CleanSet, check_clean_set
 from fedsift.data.schema import Schema
 from fedsift.errors import ConfigError, DataError, InputError
-from fedsift.experiment.common_keys import OWN
+from fedsift.experiment.common_keys import OWN, TRAFFIC_RATE
 from fedsift.experiment.config import Config
 from fedsift.experiment.own_data import Progress, chosen_model, load_own
-from fedsift.federation import LocalFederation, SecureSumFederation
-from fedsift.keys import BuildContext
+from fedsift.federation import LocalFederation, Rates, SecureSumFederation
+from fedsift.keys import AUTO, BuildContext
 from fedsift.messages import Federation
 from fedsift.problem import FlatModel, Reweighting, batch_of, bind
 from fedsift.problem.inputs import whole
@@ -36,6 +36,11 @@ HEAD = ("linear", "single-loop")  # a model and a method that others suit better
 BETTER = (
     "the model is a linear head on fixed features; --method out-of-fold finds more wrong labels "
     "with such a model"
+)
+
+WHOLE_UPDATES = (
+    "updates travel uncompressed: the places that Top-k keeps differ between sites, so they cannot "
+    "be summed under the masks of secure_sum"
 )
 
 
@@ -54,7 +59,7 @@ class Setup:
     notes: tuple[str, ...] = ()
     choice: Choice | None = None
 
-    def of_own_data(self, schema: Schema | None, notes: Sequence[str] = ()) -> Setup:
+    def of_own_data(self, schema: Schema | None, notes: tuple[str, ...] = ()) -> Setup:
         """Return the run on one's own data, with what the clean set lacks among its notes."""
         counts = [
             client.labels.bincount(minlength=self.data.classes) for client in self.data.clients
@@ -62,11 +67,17 @@ class Setup:
         at_sites = torch.stack(counts).sum(dim=0).tolist() if counts else None
         names = self.data.class_names
         found = check_clean_set(*self.data.validation, names, at_sites, self.config.seed)
-        return replace(self, schema=schema, clean_set=found, notes=(*notes, *found.notes))
+        notes = (*self.notes, *notes, *found.notes)
+        return replace(self, schema=schema, clean_set=found, notes=notes)
 
     def initial_state(self) -> ServerState:
         """Return the server's state before round 0."""
         return ServerState(self.model.initial())
+
+    @property
+    def rates(self) -> Rates:
+        """How much of updates and models is left out of what travels."""
+        return Rates(_update_rate(self.config), self.config.model_rate)
 
     @property
     def device(self) -> torch.device:
@@ -257,8 +268,9 @@ def _setup(
     choice: Choice | None,
 ) -> Setup:
     METHODS[config.method].check(problem)
+    notes: tuple[str, ...] = ()
     if config.secure_sum:
-        _check_secure(config)
+        notes = _check_secure(config)
         federation = SecureSumFederation(federation)
     inputs, labels = data.validation
     server = Server(
@@ -270,7 +282,16 @@ def _setup(
     )
     context = BuildContext(problem.model.length, config.seed, config.cohort)
     algorithm = METHODS[config.method].algorithm(config.settings, context)
-    return Setup(config, data, problem.model, federation, server, algorithm, choice=choice)
+    return Setup(
+        *(config, data, problem.model, federation, server, algorithm), notes=notes, choice=choice
+    )
+
+
+def _update_rate(config: Config) -> float:
+    """Return the rate of updates; those of a secure sum travel whole unless the user objects."""
+    if config.update_rate != AUTO:
+        return config.update_rate
+    return 1.0 if config.secure_sum else TRAFFIC_RATE
 
 
 def _check_cohort(config: Config, clients: int) -> None:
@@ -283,8 +304,11 @@ def _check_cohort(config: Config, clients: int) -> None:
         )
 
 
-def _check_secure(config: Config) -> None:
-    """Refuse secure sums where the server needs single replies, or where they cannot be summed."""
+def _check_secure(config: Config) -> tuple[str, ...]:
+    """Refuse secure sums where the server needs single replies, or where they cannot be summed.
+
+    Return what a person should know of them.
+    """
     if not METHODS[config.method].means_only:
         fitting = ", ".join(name for name, row in METHODS.items() if row.means_only)
         raise ConfigError(
@@ -293,7 +317,7 @@ def _check_secure(config: Config) -> None:
         )
     compressor = config.values().get("compressor")
     if (
-        config.update_rate > 1
+        _update_rate(config) > 1
         or compressor == "topk"
         or (compressor == "auto" and not config.cohort)
     ):
@@ -301,6 +325,8 @@ def _check_secure(config: Config) -> None:
             "Top-k keeps other places at every client, so it cannot be summed under masks; set "
             "update_rate = 1 and compressor = count-sketch with secure_sum"
         )
+    left_out = config.update_rate == AUTO and TRAFFIC_RATE > 1
+    return (WHOLE_UPDATES,) if left_out else ()
 
 
 def _clean_only(data: FederatedData) -> list[ClientData]:

@@ -25,7 +25,6 @@ from fedsift.algorithms.state import AtClients
 from fedsift.errors import ConfigError, InputError
 from fedsift.experiment import checkpoint
 from fedsift.experiment.checkpoint import Checkpoint
-from fedsift.experiment.common_keys import MODEL_RATE, UPDATE_RATE
 from fedsift.experiment.config import read_toml
 from fedsift.experiment.loop import compressed_round
 from fedsift.experiment.progress import shown_progress
@@ -91,8 +90,8 @@ def solve(
     seed: int = 0,
     tolerance: float = 0.0,
     patience: int = 5,
-    update_rate: float = UPDATE_RATE,
-    model_rate: float = MODEL_RATE,
+    update_rate: float = 1.0,
+    model_rate: float = 1.0,
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,

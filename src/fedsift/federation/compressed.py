@@ -9,8 +9,9 @@ the difference itself. This holds for every dense array of a request that is not
 is called (y, v, a shared x, heads).
 
 A client that missed requests gets the numbers that changed since, or the whole where that is
-shorter (``messages.Versioned``). An array that did not change since it was last sent is not sent
-again, so an x or y that several exchanges of a round need travels once.
+shorter (``fedsift.versioned``). An array that did not change since it was last sent is not sent
+again, so an x or y that several exchanges of a round need travels once; at rate 1 too, where the
+numbers that did change travel as they are.
 
 The whole travels in 16 bits the first time, and where what clients have is farther from the new
 array than zero is; an array that a method sends by difference (v) begins anew from zero then. A
@@ -27,20 +28,20 @@ import torch
 from torch import Tensor
 
 from fedsift.client.update import SMALL, UPDATE, UpdateCompression
-from fedsift.compress import Payload, Sparse, TopK
+from fedsift.compress import Sparse, TopK
 from fedsift.compress.rounding import WHOLE, rounded
 from fedsift.messages import (
-    ByDifference,
     ClientId,
     Federation,
     Reply,
     Request,
     Scalar,
+    Sendable,
     Snapshot,
     Traffic,
-    Versioned,
     scalars_of,
 )
+from fedsift.versioned import DELTA, RIGHT, ByDifference, ByStep, SentStep, Step, Versioned
 
 ASKED_ABOUT = ("count", "keep", "agree")  # actions with a model that clients do not go on from
 EPOCH = "epoch"
@@ -133,22 +134,44 @@ class CompressedFederation:
         self._updated |= {(request.action, r.client) for r in replies if UPDATE in r.arrays}
         return [_unpacked(reply, plain) for reply in replies]
 
-    def _packed(self, request: Request, name: str) -> Payload | Versioned:
+    def _packed(self, request: Request, name: str) -> Sendable:
         """Return an array of a request as it is sent."""
         given, rate = request.arrays[name], self.rates.model
         bits = self.rates.bits if rate > 1 else WHOLE
-        if isinstance(given, ByDifference):
-            array, rate = given.value, max(rate, given.rate)
-        elif isinstance(given, Tensor) and given.is_floating_point() and given.numel() >= SMALL:
-            array = given
-        else:
+        steady = isinstance(given, ByDifference)
+        array = given.value if isinstance(given, ByDifference | ByStep) else given
+        if not isinstance(array, Tensor) or not array.is_floating_point():
             return given
-        if rate == 1 or request.action in ASKED_ABOUT:
+        if isinstance(given, ByDifference):
+            rate = max(rate, given.rate)
+        elif array.numel() < SMALL:
             return array
-        last, steady = Sent.of(name, self._sent), isinstance(given, ByDifference)
+        if request.action in ASKED_ABOUT:
+            return array
+        if rate == 1:
+            step = given.step if isinstance(given, ByStep) else None
+            return self._exact(name, array, step)
+        last = Sent.of(name, self._sent)
         versioned, sent = next_version(array, last, rate, bits, steady=steady)
         self._sent |= sent.arrays(name)
         return versioned
+
+    def _exact(self, name: str, array: Tensor, step: Step | None = None) -> Versioned:
+        """Return an array that arrives as it is; a step that leads to it may travel instead."""
+        last = Sent.of(name, self._sent)
+        versioned, sent = exact_version(array, last)
+        self._sent |= sent.arrays(name)
+        if step is None or (last is not None and versioned.version == last.version):
+            return versioned
+        zero = torch.zeros_like(array)
+        before = zero if last is None else last.value
+        from_zero = same_bits(replace(step, delta=zero).taken(zero), array)
+        if not from_zero and not same_bits(step.taken(before), array):
+            return versioned
+        right = self._exact(RIGHT, step.right)
+        delta = right if from_zero else self._exact(DELTA, step.delta)
+        by = SentStep(delta, right, step.lr, step.damping, from_zero)
+        return replace(versioned, step=by)
 
     def _asked(self, request: Request, clients: Sequence[ClientId]) -> dict[str, Scalar]:
         """Return how clients compress their updates."""
@@ -185,6 +208,39 @@ def next_version(
     changed = last.changed.index_fill(0, difference.indices, version)
     sent = Sent(value, changed, version, digest)
     return Versioned(value, version, difference, changed), sent
+
+
+def exact_version(array: Tensor, last: Sent | None) -> tuple[Versioned, Sent]:
+    """Return an array of which the numbers that changed travel as they are, and what clients have.
+
+    Its ``digest`` is left out: what clients have is the array itself.
+    """
+    version = 1 if last is None else last.version + 1
+    if last is None or last.value.shape != array.shape or last.value.dtype != array.dtype:
+        changed = torch.full((array.numel(),), version, dtype=torch.int32, device=array.device)
+    else:
+        differs = (bits_of(array) != bits_of(last.value)).flatten()
+        if not bool(differs.any()):
+            return Versioned(last.value, last.version, changed=last.changed), last
+        changed = last.changed.masked_fill(differs, version)
+    value = array.detach().clone()  # a method may go on working in the array itself
+    at = value.flatten().nonzero().squeeze(1)
+    whole = Sparse(at, value.flatten()[at], value.numel()) if 2 * len(at) < value.numel() else None
+    if whole is not None and not same_bits(whole.dense(), value.flatten()):
+        whole = None  # a zero has a sign
+    sent = Sent(value, changed, version, changed.new_zeros(0, dtype=torch.uint8))
+    return Versioned(value, version, changed=changed, whole=whole), sent
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Tell if two arrays are the same to the bit."""
+    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(bits_of(a), bits_of(b))
+
+
+def bits_of(array: Tensor) -> Tensor:
+    """Return the numbers of an array as integers of the same bits: NaN is then equal to itself."""
+    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return array.contiguous().view(kinds[array.dtype.itemsize])
 
 
 def advanced(value: Tensor, part: Sparse, *, add: bool) -> Tensor:

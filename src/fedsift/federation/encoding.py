@@ -8,6 +8,7 @@ A message is a flat mapping ``name -> bytes``, because that is what a transport 
 | `y`, `v` ... | an array |
 | `y+` | the difference to the previous version, of an array that the client keeps |
 | `y=` | the numbers of it that changed since the version that the client has |
+| `delta`, `outer_gradient` | what a step of v needs, by which the client makes the next v itself |
 | `.error` | the sentence of a client that could not reply |
 | `.about` | which request this is or replies to: run, round, number, action |
 
@@ -21,13 +22,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from fedsift.client import ACTIONS
 from fedsift.compress import Payload, Sketch, Sparse, wire
 from fedsift.errors import WireError
 from fedsift.federation.compressed import advanced
-from fedsift.messages import ByDifference, Reply, Request, Scalar, Versioned
+from fedsift.messages import Reply, Request
+from fedsift.versioned import DELTA, DIFFERENCE, RIGHT, SINCE, Delivery, Scalar, Step
 
 Parts = dict[str, bytes]
 
@@ -74,17 +77,13 @@ class Kept:
 
 def encode_request(request: Request, known: Mapping[str, int] | None = None) -> Parts:
     """Return the request as it travels to a client that has these versions."""
-    envelope: dict[str, Scalar] = {"action": request.action, "round": request.round}
-    parts: Parts = {}
-    for name, array in request.arrays.items():
-        if isinstance(array, Versioned):
-            end, sent = array.sent((known or {}).get(name))
-            envelope |= array.envelope(name, sent)
-            if sent is not None:
-                parts[name + end] = wire.encode(sent)
-        else:
-            parts[name] = wire.encode(array.value if isinstance(array, ByDifference) else array)
-    return {ENVELOPE: wire.encode({**envelope, **request.scalars}), **parts}
+    return encoded(request.delivery(known))
+
+
+def encoded(delivery: Delivery) -> Parts:
+    """Return what travels to a client as bytes."""
+    parts = {label: wire.encode(payload) for label, payload in delivery.parts.items()}
+    return {ENVELOPE: wire.encode(delivery.envelope), **parts}
 
 
 def decode_request(
@@ -98,9 +97,14 @@ def decode_request(
             f"a request has the action {action!r} and the round {number!r}; one is unknown"
         )
     now = dict(kept)
-    for name, version in _versions(scalars).items():
-        shape = scalars.pop(f"{name}_shape", None)
-        value = _received(name, arrays, version, kept.get(name))
+    versions = _versions(scalars)
+    steps = {name: lr for name in versions if (lr := scalars.pop(f"{name}_lr", None)) is not None}
+    for name, version in sorted(versions.items(), key=lambda one: one[0] in steps):  # steps last
+        shape, last = scalars.pop(f"{name}_shape", None), kept.get(name)
+        if name in steps:
+            value = _stepped(name, scalars, steps[name], version, last, now)
+        else:
+            value = _received(name, arrays, version, last)
         now[name] = Kept(_shaped(name, value, shape), version)
         arrays[name] = now[name].value
     for label in arrays:
@@ -132,7 +136,7 @@ def num_bytes(parts: Mapping[str, bytes]) -> int:
     return sum(len(data) for name, data in parts.items() if name not in {REQUEST_ID, ERROR})
 
 
-_DIFFERENCE, _SINCE = _ENDS = ("+", "=")
+_ENDS = (DIFFERENCE, SINCE)
 _VERSION = "_version"
 
 
@@ -157,8 +161,8 @@ def _received(name: str, arrays: dict[str, Payload], version: int, last: Kept | 
         if isinstance(whole, Sketch):
             raise WireError(f"'{name}' has a version but came as a sketch; send it whole")
         return whole.dense() if isinstance(whole, Sparse) else whole
-    needs = {None: version, _DIFFERENCE: version - 1}.get(end)
-    if last is None or last.version != (last.version if end == _SINCE else needs):
+    needs = {None: version, DIFFERENCE: version - 1}.get(end)
+    if last is None or last.version != (last.version if end == SINCE else needs):
         has = "none" if last is None else f"version {last.version}"
         raise WireError(
             f"version {version} of '{name}' came as a difference but the client has {has} and not "
@@ -171,7 +175,33 @@ def _received(name: str, arrays: dict[str, Payload], version: int, last: Kept | 
         raise WireError(f"the difference of '{name}' does not fit the previous version")
     if part.values.dtype != last.value.dtype:
         raise WireError(f"the difference of '{name}' is of another type than the previous version")
-    return advanced(last.value, part, add=end == _DIFFERENCE)
+    return advanced(last.value, part, add=end == DIFFERENCE)
+
+
+def _stepped(
+    name: str,
+    scalars: dict[str, Scalar],
+    lr: Scalar,
+    version: int,
+    last: Kept | None,
+    kept: Mapping[str, Kept],
+) -> Tensor:
+    """Return an array by the step that the server has taken."""
+    damping, from_zero = (scalars.pop(f"{name}_{part}", None) for part in ("damping", "from_zero"))
+    if not isinstance(lr, float) or not isinstance(damping, float):
+        raise WireError(f"a step of '{name}' came without its size; send '{name}' whole")
+    needs = (RIGHT,) if from_zero else (RIGHT, DELTA)
+    if missing := [part for part in needs if part not in kept]:
+        raise WireError(f"a step of '{name}' needs '{missing[0]}', which the client does not have")
+    right = kept[RIGHT].value
+    zero = torch.zeros_like(right)
+    if not from_zero and (last is None or last.version != version - 1):
+        raise WireError(f"a step to version {version} of '{name}' came without the version before")
+    before = zero if from_zero or last is None else last.value
+    delta = zero if from_zero else kept[DELTA].value
+    if not right.shape == before.shape == delta.shape or right.dtype != before.dtype:
+        raise WireError(f"a step of '{name}' does not fit the previous version")
+    return Step(delta, right, lr, damping).taken(before)
 
 
 def _shaped(name: str, value: Tensor, shape: Scalar) -> Tensor:

@@ -19,7 +19,7 @@ from fedsift.client import Client, ClientState, answer, initial_state
 from fedsift.client.guard import Asked, Guard
 from fedsift.errors import InputError, Refused
 from fedsift.federation.pooled import pooled
-from fedsift.messages import ClientId, Reply, Request, Snapshot, Traffic, Versioned
+from fedsift.messages import ClientId, Reply, Request, Snapshot, Traffic
 from fedsift.problem import Problem
 
 
@@ -144,13 +144,14 @@ class LocalFederation:
     def _count(self, request: Request, replies: Sequence[Reply]) -> None:
         """Count what travels, and note which versions clients have from now on."""
         up, down = 0, 0
-        versions = {n: a.version for n, a in request.arrays.items() if isinstance(a, Versioned)}
-        sizes: dict[tuple[tuple[str, int], ...], int] = {}
+        sent: dict[tuple[tuple[str, int], ...], tuple[int, Mapping[str, int]]] = {}
         for reply in replies:
             known = tuple(self._versions.get(reply.client, {}).items())
-            if known not in sizes:
-                sizes[known] = request.num_bytes(dict(known))
-            down += sizes[known]
+            if known not in sent:
+                found = request.delivery(dict(known))
+                sent[known] = found.num_bytes, found.versions
+            size, versions = sent[known]
+            down += size
             up += reply.num_bytes()
             if versions:
                 self._versions[reply.client] = {**dict(known), **versions}

@@ -26,11 +26,11 @@ from fedsift.federation.encoding import (
     Parts,
     RequestId,
     decode_reply,
-    encode_request,
+    encoded,
     num_bytes,
 )
 from fedsift.federation.outbox import NodeId, Outbox, RawReply, Transport
-from fedsift.messages import ClientId, Reply, Request, Scalar, Snapshot, Traffic, Versioned
+from fedsift.messages import ClientId, Reply, Request, Scalar, Snapshot, Traffic
 
 HELLO, CLOSE = "hello", "close"
 NEW_NODES = 1.0  # seconds, at least, between two looks for nodes that have joined
@@ -160,22 +160,24 @@ class RemoteFederation:
         self._asked = (request.round, number + 1)
         request_id = RequestId(self.run, request.round, number, request.action)
         messages: dict[NodeId, Parts] = {}
-        cache: dict[tuple[tuple[str, int], ...], Parts] = {}
+        cache: dict[tuple[tuple[str, int], ...], tuple[Parts, Mapping[str, int]]] = {}
+        versions: dict[ClientId, Mapping[str, int]] = {}
         for client in sorted(clients):
             known = tuple(self.versions.get(client, {}).items())
             if known not in cache:
-                encoded = encode_request(request, dict(known))
-                cache[known] = {**encoded, REQUEST_ID: request_id.encode()}
-            messages[self._nodes[client]] = cache[known]
+                found = request.delivery(dict(known))
+                parts = {**encoded(found), REQUEST_ID: request_id.encode()}
+                cache[known] = parts, found.versions
+            messages[self._nodes[client]], versions[client] = cache[known]
         down = sum(map(num_bytes, messages.values()))
-        found = self._exchange(messages, request_id, self._clock() + self.timeouts.reply)
+        replies = self._exchange(messages, request_id, self._clock() + self.timeouts.reply)
         self._traffic += Traffic(0, down, 1)
-        versions = {n: a.version for n, a in request.arrays.items() if isinstance(a, Versioned)}
         return [
-            self._accept(client, found[self._nodes[client]], versions) for client in sorted(clients)
+            self._accept(client, replies[self._nodes[client]], versions[client])
+            for client in sorted(clients)
         ]
 
-    def _accept(self, client: ClientId, found: Reply | str, versions: dict[str, int]) -> Reply:
+    def _accept(self, client: ClientId, found: Reply | str, versions: Mapping[str, int]) -> Reply:
         """Return the reply, or an error reply; note which versions the client has now."""
         if isinstance(found, Reply) and found.client != client:
             found = f"it replied as client {found.client}"

@@ -16,7 +16,8 @@ from typing import Protocol
 from torch import Tensor
 
 from fedsift.compress import Payload
-from fedsift.messages import Cohort, Scalar, scalar
+from fedsift.messages import Cohort, Scalar, Sendable, scalar
+from fedsift.versioned import ByStep, Step
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class SolverState:
 
     ``epoch`` numbers the systems: what clients kept in another one is invalid.
     ``fresh`` is True until clients have been asked for a product: v was 0 before.
+    ``delta``, ``right`` and ``lr`` are those of the step that led to v, where clients may take it
+    themselves (``fedsift.versioned``).
     """
 
     v: Tensor | None = None
@@ -63,15 +66,36 @@ class SolverState:
     fresh: bool = True
     step_scale: float = 1.0
     resets: int = 0
+    delta: Tensor | None = None
+    right: Tensor | None = None
+    lr: float = 0.0
+
+    def led_by(self, step: Step) -> SolverState:
+        """Return the state with the step that led to its v."""
+        return replace(self, delta=step.delta, right=step.right, lr=step.lr)
+
+    def sendable(self, damping: float) -> Tensor | ByStep:
+        """Return v, with the step that led to it where there is one."""
+        assert self.v is not None
+        if self.delta is None or self.right is None:
+            return self.v
+        return ByStep(self.v, Step(self.delta, self.right, self.lr, damping))
 
     def from_zero(self) -> SolverState:
         """Return the state without v and without any memory, here or at a client."""
-        return replace(self, v=None, memory=None, epoch=self.epoch + 1, fresh=True)
+        return SolverState(epoch=self.epoch + 1, step_scale=self.step_scale, resets=self.resets)
 
     def without_memory(self) -> SolverState:
         """Return the state with its v alone: what was kept, here or at a client, is dropped."""
         fresh = self.v is None
         return replace(self, memory=None, epoch=self.epoch + 1, fresh=fresh)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """By how much clients multiply the v that they have, so that it need not be sent again."""
+
+    scale: float = scalar("v_scale", default=1.0)
 
 
 @dataclass(frozen=True)
@@ -81,19 +105,21 @@ class Estimate:
     ``residual`` is ‖Hv − ∇_y F‖ / ‖∇_y F‖ of this v, within some per cent (``residual.py``), and
     None where there was no product; ``residual_is_exact`` is True where an exchange without
     compression measured it. ``usable`` is False where no v was found that is better than v = 0;
-    ``advice`` is a sentence that says what to try.
+    ``advice`` is a sentence that says what to try. ``cross`` is ∇²_xy G v where it is known, so
+    that clients need not be asked for it.
     """
 
     v: Tensor
     residual: float | None
     residual_is_exact: bool
     iterations: int
-    direction_arrays: Mapping[str, Payload]
+    direction_arrays: Mapping[str, Sendable]
     direction_scalars: Mapping[str, Scalar] = field(default_factory=dict)
     usable: bool = True
     advice: str | None = None
     events: tuple[str, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
+    cross: Tensor | None = None
 
 
 class Estimator(Protocol):

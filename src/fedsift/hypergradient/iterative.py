@@ -22,6 +22,9 @@ e for the next call, so that n calls of I iterations give v_nI, as one call of n
 A v that is not surely better than v = 0 is shortened. Where that does not help either, α ∇_y F is
 the result, which one more exchange measures, so that x moves on; the solver keeps its v.
 Damping and divergence are dealt with in ``solver_step``.
+
+With several iterations v does not travel: Δ and, once a round, ∇_y F do, and clients take line 8
+too (``fedsift.versioned``), unless v itself is shorter, or the run compresses models more.
 """
 
 from __future__ import annotations
@@ -41,7 +44,13 @@ from fedsift.compress import (
     chosen_feedback,
     feedback_for,
 )
-from fedsift.hypergradient.estimate import CurvatureSettings, Estimate, Point, SolverState
+from fedsift.hypergradient.estimate import (
+    CurvatureSettings,
+    Estimate,
+    Point,
+    Scaled,
+    SolverState,
+)
 from fedsift.hypergradient.products import (
     Compression,
     exact_residual,
@@ -66,8 +75,9 @@ from fedsift.hypergradient.solver_step import (
     update_v,
 )
 from fedsift.keys import BuildContext, Keys, Settings, key
-from fedsift.messages import Answers, Cohort, sample_cohort
+from fedsift.messages import Answers, Cohort, Sendable, sample_cohort, scalars_of
 from fedsift.randomness import derive
+from fedsift.versioned import Step
 
 
 @dataclass(frozen=True)
@@ -158,10 +168,11 @@ class Iterative:
         state = state if self.warm_start else state.from_zero()
         was_warm = state.v is not None
         run, state = self._iterations(cohort, point, state, self.iterations)
-        v, residual = run.tried.answer()
-        if was_warm and not bool(v.any()):
-            v, residual, said = self._gradient(cohort, point, state)
+        sent, scale, residual = run.tried.answer()
+        if was_warm and not bool(scale * sent.any()):
+            sent, scale, residual, said = self._gradient(cohort, point, state)
             run = replace(run, events=(*run.events, *said))
+        v = sent if scale == 1.0 else scale * sent
         if self.check_residual:
             residual = exact_residual(cohort, point, v, self.curvature)
         estimate = Estimate(
@@ -169,7 +180,8 @@ class Iterative:
             residual=residual,
             residual_is_exact=self.check_residual,
             iterations=self.iterations,
-            direction_arrays={**point.arrays(run.asked and not self.resample), "v": v},
+            direction_arrays={**point.arrays(run.asked and not self.resample), "v": sent},
+            direction_scalars={} if scale == 1.0 else scalars_of(Scaled(scale)),
             usable=bool(v.any()),
             advice=run.trouble or (NEGATIVE if run.curvature < 0 else None),
             events=run.events,
@@ -179,14 +191,14 @@ class Iterative:
 
     def _gradient(
         self, cohort: Cohort, point: Point, state: SolverState
-    ) -> tuple[Tensor, float, tuple[str, ...]]:
+    ) -> tuple[Tensor, float, float, tuple[str, ...]]:
         """Measure α ∇_y F, for a round in which nothing else is better than v = 0."""
         b, witness = point.outer_gradient, self._witness(point)
         v = self.schedule(0) * state.step_scale * b
         answers = cohort.ask(measure_request(point, {"v": v}, self.curvature, witness))
         judge = Judge.of(witness, b)
         seen = judge.measured(judge.product(answers))
-        return seen.scale * v, seen.least, answers.events
+        return v, seen.scale, seen.least, answers.events
 
     def _iterations(
         self, cohort: Cohort, point: Point, state: SolverState, count: int
@@ -198,7 +210,8 @@ class Iterative:
             step, weight = self.schedule(i) * state.step_scale, self.schedule.weight(i)
             if state.v is None:  # the product with v_0 = 0 is zero: the first step is free
                 run = replace(run, tried=run.tried.with_zero(weight))
-                state = replace(state, v=step * b)
+                first = Step(torch.zeros_like(b), b, step, self.curvature.damping)
+                state = self._led(replace(state, v=first.taken(first.delta)), first)
                 if weight is not None:
                     continue
             assert state.v is not None
@@ -212,8 +225,17 @@ class Iterative:
                 sentence, state = step_back(state, update, step, point.round)
                 return replace(run, events=(*run.events, sentence), trouble=sentence), state
             state = replace(state, v=update.v, memory=update.memory, fresh=False)
+            state = self._led(state, update.step)
             state = after_losses(state, self.feedback, len(drawn.clients), answers)
         return run, state
+
+    def _led(self, state: SolverState, step: Step | None) -> SolverState:
+        """Keep the step, by which clients make v themselves.
+
+        It is no gain where ∇_y F would travel for one v, or where the right-hand side travels too.
+        """
+        pays = self.iterations > 1 and not self.feedback.needs_right
+        return state.led_by(step) if pays and step is not None else state
 
     def _drawn(self, cohort: Cohort, point: Point, i: int) -> Cohort:
         """Return whom to ask in iteration i."""
@@ -228,7 +250,8 @@ class Iterative:
         """Do lines 4-6: ask for the compressed products; ``known``: the clients have y."""
         assert state.v is not None
         bare = replace(self.curvature, damping=0.0)
-        arrays = {**point.arrays(known), "v": state.v}
+        v = state.sendable(self.curvature.damping)
+        arrays: dict[str, Sendable] = {**point.arrays(known), "v": v}
         if self.feedback.needs_right:
             arrays["right"] = point.outer_gradient - self.curvature.damping * state.v
         turned = self.feedback.turned(point.round, i)
@@ -294,14 +317,15 @@ class Tried:
         mean = (total / weights, judge.measured(product / weights))
         return Tried(self.zero, mean, mean, total, product, weights)
 
-    def answer(self) -> tuple[Tensor, float]:
-        """Return the last v if it is surely better than v = 0, else the best; and its residual."""
+    def answer(self) -> tuple[Tensor, float, float]:
+        """Return the last v if it is surely better than v = 0, else the best.
+
+        With it come the scale at which it may be used, and its residual then.
+        """
         if self.last is None or self.best is None:
-            return torch.zeros_like(self.zero), 1.0
+            return torch.zeros_like(self.zero), 1.0, 1.0
         v, seen = self.last if self.last[1].scale == 1.0 else self.best
-        if seen.scale == 1.0:
-            return v, seen.residual
-        return seen.scale * v, seen.least
+        return v, seen.scale, seen.residual if seen.scale == 1.0 else seen.least
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,11 @@
 
 Clients send S_2 ∇²_yy g_m S_1ᵀ (r_2 × r_1 numbers, r_1 Hessian products each); the server sends ω̂
 back, and each client makes v and the cross product ∇²_xy g_m v itself, so neither v nor a
-d-dimensional vector travels. Seeds τ_1, τ_2 are drawn anew every round unless ``fresh_seeds`` is
-off: v is sought in the span of S_1ᵀ, and a new subspace each round averages its error out.
+d-dimensional vector travels. A shared x of at most r_2 numbers is dealt with as in line 4: clients
+send ∇²_xy g_m S_1ᵀ along, and there is one exchange less (``client/cross_sketch.py``).
+
+Seeds τ_1, τ_2 are drawn anew every round unless ``fresh_seeds`` is off: v is sought in the span of
+S_1ᵀ, and a new subspace each round averages its error out.
 
 ``system="galerkin"`` is ours: S_1 is on both sides, (S_1 (∇²_yy G) S_1ᵀ) ω̂ = S_1 ∇_y F. With
 the Gauss-Newton matrix a client then needs r_1 forward passes and none back; v is the best one in
@@ -140,7 +143,9 @@ class NonIterative:
         seed1, seed2 = (derive(self.seed, era, name) for name in ("tau_1", "tau_2"))
         sketched = SketchedSystem(self.r1, seed1, self.r2, seed2, self.system)
         scalars = scalars_of(self.curvature, sketched)
-        answers = cohort.ask(Request("sketch", point.round, point.arrays(), scalars))
+        both = point.x is not None and point.x.numel() <= self.r2
+        action = "sketch-both" if both else "sketch"
+        answers = cohort.ask(Request(action, point.round, point.arrays(), scalars))
         system = answers.mean("sketch")
         right = sketched.left(len(b)).apply(b)
         # gelsd (by SVD) gives the least-norm ω where the system is rank-deficient.
@@ -171,6 +176,7 @@ class NonIterative:
                 usable=finite and seen.scale > 0.0,
                 advice=advice,
                 events=answers.events if advice is None else (*answers.events, advice),
+                cross=answers.mean("cross") @ omega if both else None,
             ),
             state,
         )

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from fedsift.compress import Feedback, Identity, NoFeedback, Payload, feedback_for, from_spec
+from fedsift.compress import Feedback, Identity, NoFeedback, feedback_for, from_spec
 from fedsift.errors import InputError
 from fedsift.hypergradient.estimate import CurvatureSettings, Point, relative
 from fedsift.hypergradient.residual import Witness
-from fedsift.messages import Cohort, Request, Scalar, scalar, scalars_of
+from fedsift.messages import Cohort, Request, Scalar, Sendable, scalar, scalars_of
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Compression:
 
 def product_request(
     point: Point,
-    arrays: Mapping[str, Payload],
+    arrays: Mapping[str, Sendable],
     compression: Compression,
     curvature: CurvatureSettings,
     witness: Witness,
@@ -63,7 +63,7 @@ def product_request(
 
 def measure_request(
     point: Point,
-    arrays: Mapping[str, Payload],
+    arrays: Mapping[str, Sendable],
     curvature: CurvatureSettings,
     witness: Witness,
     scalars: Mapping[str, Scalar] | None = None,

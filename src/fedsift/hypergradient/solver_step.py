@@ -22,6 +22,7 @@ from fedsift.compress import Feedback
 from fedsift.hypergradient.estimate import SolverState
 from fedsift.hypergradient.residual import Judge, Measured
 from fedsift.messages import Answers
+from fedsift.versioned import Step
 
 UNSEEN = Measured()
 NEGATIVE = "the curvature along v is negative; use curvature 'gauss-newton' or raise the damping"
@@ -55,7 +56,7 @@ class Guard:
 class Update:
     """One iteration's outcome: the next v, and what was ``seen`` of the one before, by its P.
 
-    ``trouble`` says why the next must not be used.
+    ``trouble`` says why the next must not be used, ``step`` how it came about.
     """
 
     v: Tensor
@@ -64,6 +65,7 @@ class Update:
     seen: Measured = UNSEEN
     curvature: float = 0.0
     trouble: str | None = None
+    step: Step | None = None
 
 
 def update_v(
@@ -87,10 +89,11 @@ def update_v(
     delta, memory = feedback.server(payloads, shares, step, memory, right, total)
     size = max(float(outer_gradient.norm()), 1e-30)
     error = feedback.error(memory, answers.mean_scalar("error")) / (step * size)
-    v = v - (delta - step * right)
+    taken = Step(delta, outer_gradient, step, damping)
+    v = taken.taken(v)
     curvature = answers.mean_scalar("curvature")
     trouble = guard.verdict(seen.residual, error, v)
-    return Update(v, memory, product, seen, curvature, trouble)
+    return Update(v, memory, product, seen, curvature, trouble, taken)
 
 
 def after_losses(
