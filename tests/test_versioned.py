@@ -80,7 +80,7 @@ CASES = {
     "listing": (TopK(D, 5), "listing", {}),
     "ef21": (TopK(D, 5), "ef21", {}),
     "cold": (TopK(D, 5), "listing", {"warm_start": False}),
-    "sketch": (CountSketch(D, 3, 20, seed=0, heavy=10), "listing", {}),
+    "sketch": (CountSketch(D, 5, 32, seed=0, heavy=5), "listing", {}),
     "cohort": (TopK(D, 5), "listing", {"cohort": 2}),
     "resampled": (TopK(D, 5), "listing", {"cohort": 2, "resample": True}),
 }

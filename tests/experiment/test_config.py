@@ -74,7 +74,7 @@ def test_a_new_row_is_a_choice_at_once(monkeypatch):
         ({"method": "non-iter", "warm_start": False}, "iter-topk, iter-sketch"),
         ({"method": "focus", "preprocess_steps": 2}, "preprocess"),
         ({"method": "single-loop", "iterations": 1}, "iter-topk, iter-sketch"),  # its default too
-        ({"rate": 50}, "single-loop, iter-topk, iter-sketch, non-iter; choose one of them as the"),
+        ({"rate": 50}, "single-loop, iter-topk, iter-sketch, non-iter, cg, neumann; choose one"),
         ({"share_noise": False}, "out-of-fold; choose one of them as the method"),
     ],
 )
