@@ -36,7 +36,17 @@ def main(demo: Path) -> None:
                 page.locator("section:has(.gallery)").screenshot(path=IMAGES / "report-sites.png")
         copy = Path(shutil.copytree(demo / METHOD, Path(place) / METHOD))
         (copy / "clients" / CLIENT / "decisions.jsonl").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "fedsift", "review", str(copy), "--client", CLIENT]
+        command = [
+            sys.executable,
+            "-m",
+            "fedsift",
+            "review",
+            str(copy),
+            "--client",
+            CLIENT,
+            "--name",
+            "reviewer",
+        ]
         with subprocess.Popen(
             [*command, "--no-browser"], stdout=subprocess.PIPE, text=True
         ) as server:
