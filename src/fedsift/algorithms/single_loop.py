@@ -60,11 +60,11 @@ from fedsift.compress import (
     chosen_feedback,
     compressor_groups,
 )
-from fedsift.hypergradient import CurvatureSettings, Guard
+from fedsift.hypergradient import CurvatureSettings, Guard, SolverState
 from fedsift.hypergradient.products import Compression
 from fedsift.hypergradient.residual import Judge, Witness
 from fedsift.hypergradient.settings import CurvatureKeys, StepKeys, curvature_of, step_of
-from fedsift.hypergradient.solver_step import after_losses, step_back, update_v
+from fedsift.hypergradient.solver_step import Update, after_losses, step_back, update_v
 from fedsift.keys import BuildContext, Settings
 from fedsift.messages import Federation, Request, Sendable, scalars_of
 from fedsift.problem import SampleWeighting
@@ -145,16 +145,9 @@ class SingleLoop:
             guard=self.guard,
             judge=Judge.of(witness, outer.gy),
         )
-        events = (*checked, *outer.events, *answers.events)
-        if update.trouble is None and update.seen.scale == 0.0 and solver.v is not None:
-            # v_k had nothing of the solution: begin again with α ∇_y F.
-            solver = replace(solver.from_zero(), v=step * outer.gy)
-        elif update.trouble is None:
-            solver = replace(solver, v=update.v, memory=update.memory, fresh=False)
+        solver, said = self._next(solver, update, outer.gy, k)
+        if update.trouble is None:
             solver = after_losses(solver, feedback, len(cohort.clients), answers)
-        else:
-            sentence, solver = step_back(solver, update, step, k)
-            events = (*events, sentence)
         metrics = {
             "train_loss": answers.mean_scalar("loss"),
             "residual": update.seen.residual,
@@ -165,7 +158,21 @@ class SingleLoop:
             **outer.metrics,
         }
         own = {**state.own, **seen_scale(answers, v)}
+        events = (*checked, *outer.events, *answers.events, *said)
         return RoundInfo(metrics, events), ServerState(y, x_next, solver, own)
+
+    def _next(
+        self, solver: SolverState, update: Update, gy: Tensor, k: int
+    ) -> tuple[SolverState, tuple[str, ...]]:
+        """Return the solver with its next v, and a sentence where it had to step back."""
+        step = self.step * solver.step_scale
+        if update.trouble is not None:
+            sentence, solver = step_back(solver, update, step, k)
+            return solver, (sentence,)
+        if update.seen.scale == 0.0 and solver.v is not None:
+            # v_k had nothing of the solution: begin again with α ∇_y F.
+            return replace(solver.from_zero(), v=step * gy), ()
+        return replace(solver, v=update.v, memory=update.memory, fresh=False), ()
 
     def _scoring(
         self, server: Server, y: Tensor, v: Tensor, k: int

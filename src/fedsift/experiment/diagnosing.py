@@ -8,7 +8,6 @@ from typing import Any
 from fedsift.algorithms import Server, ServerState
 from fedsift.algorithms.outer_gradients import outer_gradients_at
 from fedsift.algorithms.state import AtClients
-from fedsift.errors import ConfigError
 from fedsift.experiment.setup import Setup
 from fedsift.federation import LocalFederation
 from fedsift.hypergradient import CurvatureSettings, Point
@@ -16,7 +15,7 @@ from fedsift.hypergradient.diagnosis import Diagnosis
 from fedsift.hypergradient.diagnosis import diagnose as measure
 from fedsift.messages import Cohort
 from fedsift.problem import Problem
-from fedsift.problem.trees import OfTrees, Tree, flat
+from fedsift.problem.trees import Start, Tree
 
 USUAL = CurvatureSettings("gauss-newton", damping=0.5, batch_size=128)  # of sample weights
 
@@ -85,16 +84,10 @@ def diagnose(
         >>> round(found.largest, 3), round(found.smallest, 3), found.tried[0].method
         (4.0, 1.0, 'cg')
     """
-    if (x is None) != problem.x_is_private:
-        raise ConfigError(
-            "diagnose needs x if x is shared, and no x if it is private; add or remove x"
-        )
-    (y0, y_layout), (x0, x_layout) = flat(y, "y"), (None, None) if x is None else flat(x, "x")
-    if not (y_layout.is_flat and (x_layout is None or x_layout.is_flat)):
-        problem = OfTrees(problem, x_layout, y_layout)
-    federation = LocalFederation.of(problem, clients, seed, validations=validations)
+    start = Start.of(problem, x, y, "diagnose")
+    federation = LocalFederation.of(start.problem, clients, seed, validations=validations)
     cohort = Cohort(federation, tuple(federation.sizes))
-    server = Server(problem, validation if validations is None else AtClients(), seed=seed)
-    outer = outer_gradients_at(cohort, server, x0, y0, 0)
-    matrix = CurvatureSettings(damping=damping)
-    return measure(cohort, Point(y0, outer.gy, 0, x0), matrix, goal, seed=seed)
+    server = Server(start.problem, validation if validations is None else AtClients(), seed=seed)
+    outer = outer_gradients_at(cohort, server, start.x, start.y, 0)
+    point, matrix = Point(start.y, outer.gy, 0, start.x), CurvatureSettings(damping=damping)
+    return measure(cohort, point, matrix, goal, seed=seed)

@@ -10,34 +10,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from torch import Tensor
 
 from fedsift.algorithms import Algorithm, Server, ServerState
 from fedsift.algorithms.state import AtClients
 from fedsift.errors import ConfigError, InputError
-from fedsift.experiment import checkpoint
-from fedsift.experiment.checkpoint import Checkpoint
 from fedsift.experiment.config import read_toml
-from fedsift.experiment.loop import compressed_round
 from fedsift.experiment.progress import shown_progress
-from fedsift.experiment.run import Observer, versions
+from fedsift.experiment.run import Observer
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.solve_config import SolveConfig, digest, general_method, largest_eigenvalue
+from fedsift.experiment.solve_loop import Task, run
 from fedsift.federation import LocalFederation, Rates
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
 from fedsift.problem import Problem
-from fedsift.problem.trees import Layout, OfTrees, Tree, flat
-
-SIZES = ("hypergradient_norm", "hypergradient_rms")
+from fedsift.problem.trees import Start, Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,21 +52,6 @@ class Solution:
     v: Tensor | None
     history: pd.DataFrame
     stopped: str
-
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """All that the loop needs."""
-
-    config: SolveConfig
-    algorithm: Algorithm
-    federation: Federation
-    server: Server
-    start: ServerState
-    rates: Rates
-    rounds: int
-    tolerance: float
-    patience: int
 
 
 def solve(
@@ -157,18 +136,11 @@ def solve(
         >>> torch.allclose(solution.x, torch.zeros(1), atol=0.01)
         True
     """
-    if (x is None) != problem.x_is_private:
-        raise ConfigError(
-            "solve needs a start x if x is shared, and no x if it is private; add or remove x"
-        )
     if resume and out is None:
         raise ConfigError("resume needs the folder of the run; give it as out")
-    (y0, y_layout), (x0, x_layout) = flat(y, "y"), (None, None) if x is None else flat(x, "x")
-    if not (y_layout.is_flat and (x_layout is None or x_layout.is_flat)):
-        problem = OfTrees(problem, x_layout, y_layout)
-    federation = _federation(problem, clients, seed, validations)
-    held = validation if validations is None else AtClients()
-    if validations is not None and isinstance(method, str):
+    start = Start.of(problem, x, y, "solve")
+    federation = _federation(start.problem, clients, seed, validations)
+    if validations is not None:
         _check_outer(method, validation)
     common = {
         "rounds": rounds,
@@ -177,36 +149,28 @@ def solve(
         "min_clients": min_clients,
         "update_rate": update_rate,
         "model_rate": model_rate,
-        "start": digest(y0, x0),
+        "start": digest(start.y, start.x),
         "samples": list(federation.sizes.values()),
     }
     config = SolveConfig.of(method, settings, common)
-    server = Server(problem, held, cohort, min_clients, seed)
-    start = ServerState(y0, x0)
+    held = validation if validations is None else AtClients()
+    server = Server(start.problem, held, cohort, min_clients, seed)
+    state = ServerState(start.y, start.x)
     folder = None if out is None else RunFolder(Path(out))
-    if folder is not None and resume:
-        folder.check_run()
-        config = _found_before(config, folder)
-    elif "inner_lr" in config.found:
-        config = config.with_steps(1.0 / largest_eigenvalue(federation, server, start))
-    elif config.found:
-        config = config.with_steps(config.settings.values()["inner_lr"])
-    context = BuildContext(len(y0), seed, cohort)
+    config = _with_steps(config, folder if resume else None, federation, server, state)
+    context = BuildContext(len(start.y), seed, cohort)
     algorithm = config.build(context) if isinstance(method, str) else method
-    task = _Task(
-        *(config, algorithm, federation, server, start, Rates(update_rate, model_rate)),
-        *(rounds, tolerance, patience),
-    )
+    rates = Rates(update_rate, model_rate)
+    task = Task(config, algorithm, federation, server, rates, rounds, tolerance, patience)
     with shown_progress(config.method, rounds, progress) as (shown, _):
 
         def tell(record: dict[str, Any]) -> None:
             shown(record)
             observe(record)
 
-        state, records, stopped = _run(task, folder, resume, tell)
-    found_x = None if state.x is None else _tree(x_layout, state.x)
-    history = pd.DataFrame(records)
-    return Solution(found_x, _tree(y_layout, state.y), state.solver.v, history, stopped)
+        state, records, stopped = run(task, state, folder, resume, tell)
+    x, y = start.trees(state.x, state.y)
+    return Solution(x, y, state.solver.v, pd.DataFrame(records), stopped)
 
 
 def _federation(
@@ -225,18 +189,30 @@ def _federation(
     return clients
 
 
-def _check_outer(method: str, validation: Any) -> None:
+def _check_outer(method: str | Algorithm, validation: Any) -> None:
     if validation is not None:
         raise ConfigError("solve got validation and validations; give one of them")
-    if not general_method(method).outer_at_clients:
+    if isinstance(method, str) and not general_method(method).outer_at_clients:
         raise ConfigError(
             f"{method} takes steps on F at the server and cannot use validations of the clients; "
             "use single-loop, or give the server a validation set"
         )
 
 
-def _tree(layout: Layout | None, vector: Tensor) -> Tree:
-    return vector if layout is None else layout.tree(vector)
+def _with_steps(
+    config: SolveConfig,
+    folder: RunFolder | None,
+    federation: Federation,
+    server: Server,
+    state: ServerState,
+) -> SolveConfig:
+    """Return the configuration with numbers for "auto": those of the folder, given or found."""
+    if folder is not None:
+        folder.check_run()
+        return _found_before(config, folder)
+    if "inner_lr" in config.found:
+        return config.with_steps(1.0 / largest_eigenvalue(federation, server, state))
+    return config.with_steps(config.settings.values()["inner_lr"]) if config.found else config
 
 
 def _found_before(config: SolveConfig, folder: RunFolder) -> SolveConfig:
@@ -251,98 +227,3 @@ def _found_before(config: SolveConfig, folder: RunFolder) -> SolveConfig:
                 "resumed with it; choose another folder"
             )
     return config
-
-
-def _run(
-    task: _Task, folder: RunFolder | None, resume: bool, tell: Observer
-) -> tuple[ServerState, list[dict[str, Any]], str]:
-    if folder is None:
-        return _loop(task, Checkpoint(0, task.start), [], tell, lambda _record, _point: None)
-    with folder.held():
-        point = None
-        if resume:
-            point = checkpoint.load_latest(folder.checkpoints, task.config, task.start.y.device)
-        else:
-            folder.check_free()
-        folder.open(task.config)
-        point = point or Checkpoint(0, task.start)
-        task.federation.restore(point.snapshot)
-        records = folder.keep_rounds(point.next_round)
-
-        def keep(record: dict[str, Any], done: Checkpoint) -> None:
-            folder.append(record)
-            checkpoint.save(folder.checkpoints, task.config, done)
-
-        state, records, stopped = _loop(task, point, records, tell, keep)
-        tensors = {"x": state.x, "y": state.y, "v": state.solver.v}
-        last = records[-1] if records else {}
-        summary = {**last, "method": task.config.method, "stopped": stopped, "versions": versions()}
-        kept = {name: value for name, value in tensors.items() if value is not None}
-        folder.write_results(kept, [], summary)
-    return state, records, stopped
-
-
-def _loop(
-    task: _Task,
-    point: Checkpoint,
-    records: list[dict[str, Any]],
-    tell: Observer,
-    keep: Callable[[dict[str, Any], Checkpoint], None],
-) -> tuple[ServerState, list[dict[str, Any]], str]:
-    """Do rounds until one of the reasons to stop; ``keep`` gets every record and its state."""
-    state = point.state
-    for record in records:
-        tell(record)
-    stopped = _stopped(task, records)
-    for record, reached in _rounds(task, state, len(records)) if stopped is None else ():
-        state = reached
-        records.append(record)
-        now = Checkpoint(len(records), state, task.federation.snapshot())
-        keep(record, now)
-        tell(record)
-        stopped = _stopped(task, records)
-        if stopped is not None:
-            break
-    return state, records, stopped or f"all {task.rounds} rounds were done"
-
-
-def _rounds(
-    task: _Task, state: ServerState, first: int
-) -> Iterator[tuple[dict[str, Any], ServerState]]:
-    for k in range(first, task.rounds):
-        before, start = task.federation.traffic, time.perf_counter()
-        info, state = compressed_round(
-            task.algorithm, task.federation, task.rates, task.server, state, k
-        )
-        seconds, traffic = time.perf_counter() - start, task.federation.traffic - before
-        record: dict[str, Any] = {"round": k + 1, **_outer_loss(task.server, state)}
-        record |= {
-            **info.metrics,
-            **vars(traffic),
-            "seconds": round(seconds, 4),
-            "events": list(info.events),
-        }
-        yield record, state
-
-
-@torch.no_grad()
-def _outer_loss(server: Server, state: ServerState) -> dict[str, float]:
-    """Return F after the round; where it is the clients', the round itself reports it."""
-    if isinstance(server.validation, AtClients):
-        return {}
-    x = state.y.new_zeros(0) if state.x is None else state.x
-    return {"outer_loss": float(server.problem.outer_loss(x, state.y, server.validation))}
-
-
-def _stopped(task: _Task, records: list[dict[str, Any]]) -> str | None:
-    """Return why to stop now, if there is a reason."""
-    if not task.tolerance or len(records) < task.patience:
-        return None
-    last = records[-task.patience :]
-    sizes = [next((r[name] for name in SIZES if name in r), None) for r in last]
-    if any(size is None or size > task.tolerance for size in sizes):
-        return None
-    return (
-        f"the hypergradient was at most {task.tolerance:g} in {task.patience} rounds, up to round "
-        f"{len(records)}"
-    )

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedsift.errors import InputError
+from fedsift.errors import ConfigError, InputError
 from fedsift.memory import aligned
 
 Tree = Any  # Tensor | nn.Module | Mapping[str, Tree] | Sequence[Tree]
@@ -91,6 +91,36 @@ def _named(tree: nn.Module | Mapping[str, Tree]) -> Mapping[str, Tree]:
     if isinstance(tree, nn.Module):
         return {n: p for n, p in tree.named_parameters() if p.requires_grad}
     return tree
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A problem of vectors, where x and y start, and how to go back to what the user gave."""
+
+    problem: Any
+    x: Tensor | None
+    y: Tensor
+    x_layout: Layout | None
+    y_layout: Layout
+
+    @classmethod
+    def of(cls, problem: Any, x: Tree | None, y: Tree, caller: str) -> Start:
+        """Flatten x and y; ``caller`` is for the error where x does not fit the problem."""
+        if (x is None) != problem.x_is_private:
+            raise ConfigError(
+                f"{caller} needs a start x if x is shared, and no x if it is private; add or "
+                "remove x"
+            )
+        y0, y_layout = flat(y, "y")
+        x0, x_layout = (None, None) if x is None else flat(x, "x")
+        if not (y_layout.is_flat and (x_layout is None or x_layout.is_flat)):
+            problem = OfTrees(problem, x_layout, y_layout)
+        return cls(problem, x0, y0, x_layout, y_layout)
+
+    def trees(self, x: Tensor | None, y: Tensor) -> tuple[Tree | None, Tree]:
+        """Return x and y as they were given."""
+        found = None if x is None or self.x_layout is None else self.x_layout.tree(x)
+        return found, self.y_layout.tree(y)
 
 
 @dataclass(frozen=True, eq=False)
