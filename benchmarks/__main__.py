@@ -26,6 +26,7 @@ NAMES = (
     "compressors",
     "memory",
     "scaling",
+    "big_data",
     "hypergradient",
     "flower_simulation",
     "deployment",
