@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsift.cli import run
+from fedsift.cli import running
 from fedsift.cli.main import COMMANDS, main, parser
 from fedsift.errors import ConfigError
 
@@ -113,7 +113,7 @@ def test_what_was_not_foreseen_is_one_line(fedsift, monkeypatch, error, code, li
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(run, "execute", fail)
+    monkeypatch.setattr(running, "execute", fail)
     ended = fedsift("run")
     assert ended.code == code
     assert line in ended.err
@@ -158,8 +158,8 @@ def test_help_shows_examples_that_parse(fedsift, name):
         options = parser().parse_args(words[1:])
         assert options.command == (name or words[1])
         if options.command == "run":  # and its keys are known
-            Path("experiment.toml").write_text(run.keys_text("single-loop"))
-            run.configuration(options)
+            Path("experiment.toml").write_text(running.keys_text("single-loop"))
+            running.configuration(options)
 
 
 def test_every_option_has_a_help_text():

@@ -1,19 +1,12 @@
-"""``fedsift audit``."""
+"""``fedsift audit``: its options."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
-from fedsift.audit import SUFFIXES, SiteAudit, write_issues
-from fedsift.errors import InputError
-from fedsift.experiment.auditing import open_audit
+from fedsift.cli.listed import AUDIT_FORMATS
 
 EXAMPLES = """\
 examples:
@@ -42,10 +35,10 @@ def add(commands: Any) -> None:
     parser.add_argument("--client", metavar="NAME", help="one site (default: all)")
     parser.add_argument(
         "--format",
-        choices=tuple(SUFFIXES),
+        choices=AUDIT_FORMATS,
         default="csv",
         metavar="NAME",
-        help=f"{', '.join(SUFFIXES)} (default: %(default)s)",
+        help=f"{', '.join(AUDIT_FORMATS)} (default: %(default)s)",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where to write (default: RUN/clients/NAME)"
@@ -55,55 +48,6 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Write the issues and print a summary per site."""
-    sys.path.insert(0, str(Path.cwd()))  # for samples of module:function
-    run = open_audit(options.run)
-    sites = run.sites if options.client is None else [options.client]
-    audits = [run.audit(site) for site in sites or ["0"]]
-    files = []
-    for audit in audits:
-        folder = options.out or options.run / "clients" / audit.site
-        name = f"issues{'' if options.out is None else f'-{audit.site}'}"
-        path = folder / f"{name}{SUFFIXES[options.format]}"
-        files += _write(audit, path, options.format)
-    _print(audits)
-    for file in files:
-        print(file)
-    return 0
+    from fedsift.cli import auditing  # noqa: PLC0415 - slow to import
 
-
-def _write(audit: SiteAudit, path: Path, form: str) -> list[Path]:
-    """Write the issues; without the samples' own columns where the samples are not there."""
-    try:
-        return write_issues(audit, path, form)
-    except InputError as error:
-        print(f"note: the samples' own columns are left out: {error}", file=sys.stderr)
-        return write_issues(audit, path, form, raw=False)
-
-
-def _print(audits: list[SiteAudit]) -> None:
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("site")
-    for title in ("samples", "issues", "wrong, estimated", "effective samples"):
-        table.add_column(title, justify="right")
-    table.add_column("most confused (label: truth)", overflow="fold")
-    for audit in audits:
-        summary = audit.summary
-        share = summary.wrong
-        pairs = [f"{p.label}: {p.truth} ({p.expected:.0f})" for p in summary.confused[:3]]
-        table.add_row(
-            audit.site,
-            str(summary.samples),
-            str(summary.flagged),
-            f"{100 * share.estimate:.1f} % ({100 * share.low:.0f} to {100 * share.high:.0f})",
-            f"{summary.effective_samples:.0f}",
-            ", ".join(pairs) or "–",
-        )
-    console = Console(highlight=False, markup=False)
-    console.print(table)
-    for audit in audits:
-        if audit.summary.unjudged:
-            names = ", ".join(audit.summary.unjudged)
-            print(f"site {audit.site}: labels of {names} cannot be judged; the clean set has none")
-    for basis in dict.fromkeys(audit.summary.basis for audit in audits):
-        if basis:
-            console.print(f"{basis[0].upper()}{basis[1:]}.", soft_wrap=True)
+    return auditing.handle(options)

@@ -6,8 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fedsift.report import write_report
-
 EXAMPLES = """\
 examples:
   fedsift report runs/mnist-auto-0
@@ -36,5 +34,7 @@ def add(commands: Any) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     """Write the report."""
+    from fedsift.report import write_report  # noqa: PLC0415 - slow to import
+
     print(write_report(options.runs, options.out))
     return 0

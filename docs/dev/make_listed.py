@@ -1,0 +1,49 @@
+"""Write src/fedsift/cli/listed.py: what the help lists, from the tables.
+
+python docs/dev/make_listed.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedsift.algorithms.registry import METHODS
+from fedsift.audit import SUFFIXES
+from fedsift.data import DATASETS
+
+TARGET = Path(__file__).parents[2] / "src" / "fedsift" / "cli" / "listed.py"
+HEAD = '''"""What the help lists, so that it need not import torch.
+
+``python docs/dev/make_listed.py`` writes this file from the tables; a test compares them.
+"""
+
+from __future__ import annotations
+'''
+
+
+def written() -> str:
+    """Return the file's text."""
+    methods = {name: method.text for name, method in METHODS.items()}
+    return (
+        HEAD
+        + f"\nMETHODS = {_mapping(methods)}"
+        + f"DATASETS = {_tuple(DATASETS)}"
+        + f"AUDIT_FORMATS = {_tuple(SUFFIXES)}"
+    )
+
+
+def _mapping(entries: dict[str, str]) -> str:
+    lines = "".join(f"    {_text(name)}: {_text(text)},\n" for name, text in entries.items())
+    return "{\n" + lines + "}\n"
+
+
+def _tuple(names: dict[str, object]) -> str:
+    return f"({', '.join(map(_text, names))})\n"
+
+
+def _text(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+if __name__ == "__main__":
+    TARGET.write_text(written(), encoding="utf-8")
