@@ -3,6 +3,7 @@
     python -m benchmarks.real_noise                      all cells that are not there yet
     python -m benchmarks.real_noise --methods out-of-fold --noises human_1 --seeds 20 --out DIR
     python -m benchmarks.real_noise --rounds 150         the same for longer, in files of its own
+    python -m benchmarks.real_noise --methods out-of-fold --set l2=3.0 learn_l2=true --out DIR
 
 Features of CIFAR-10 images by an ImageNet-trained network, read from
 ``$FEDSIFT_DATA/features/cifar10-efficientnet-lite0/{train,test}.parquet``: `inputs`, `label`, and
@@ -61,6 +62,7 @@ REPORTED = ("symmetric", "pair", "human_2", "human_3", "non-iid", "instance")
 SEEDS = (0, 1, 2)
 INSTANCE, WEAK = 0.3, 500
 OUT = Path("results/real_noise")
+KEPT = ("f1", "auc", "bytes_up", "bytes_down", "exchanges", "seconds")
 
 Pair = tuple[Tensor, Tensor]
 
@@ -124,13 +126,14 @@ def by_a_weak_model(inputs: Tensor, true: Tensor, known: Tensor, labels: Tensor)
     return given
 
 
-def measure(method: str, case: Case, seed: int, rounds: int = ROUNDS) -> dict[str, Any]:
+def measure(
+    method: str, case: Case, seed: int, rounds: int = ROUNDS, keys: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Run a method; return its accuracy and how good its audit is."""
     model = build_model("linear", case.clean[0].shape[1:], CLASSES, seed)
     federation = fs.simulate(model, case.sites, case.clean, test=case.test, true_labels=case.truth)
-    result = fs.fit(federation, method, rounds=rounds, seed=seed, progress=False)
-    keys = ("f1", "auc", "bytes_up", "bytes_down", "exchanges", "seconds")
-    found = {"accuracy": result.summary["test_accuracy"], **{k: result.summary[k] for k in keys}}
+    result = fs.fit(federation, method, rounds=rounds, seed=seed, progress=False, **(keys or {}))
+    found = {"accuracy": result.summary["test_accuracy"], **{k: result.summary[k] for k in KEPT}}
     calibration = result.summary["calibration"]
     if calibration.get("kind") == "noise-model":
         found |= {key: calibration[key] for key in ("beta", "trained_beta")}
@@ -171,9 +174,11 @@ def run(
     out: Path,
     rounds: int,
     clean: int,
+    keys: dict[str, Any],
 ) -> None:
     """Measure all cells that have no file yet."""
     command = f"python -m benchmarks.real_noise --rounds {rounds} --clean {clean}"
+    command += "".join(f" --set {key}={json.dumps(value)}" for key, value in keys.items())
     for seed in seeds:
         for noise in noises:
             case = draw(noise, seed, clean)
@@ -183,7 +188,7 @@ def run(
                     continue
                 cell = {"noise": noise, "method": method, "seed": seed, "rounds": rounds}
                 cell["clean"] = clean
-                cell |= measure(method, case, seed, rounds)
+                cell |= measure(method, case, seed, rounds, keys)
                 write_text(path, json.dumps({**cell, **provenance(command)}, indent=1) + "\n")
                 shown = {k: round(v, 3) for k, v in cell.items() if isinstance(v, float)}
                 print(noise, method, seed, cell.get("covered"), shown, file=sys.stderr)
@@ -197,11 +202,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--clean", type=int, default=CLEAN)
+    parser.add_argument("--set", nargs="+", default=[], help="keys of the method, as KEY=JSON")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     cells = options.methods, options.noises, options.seeds
-    run(*cells, options.out, options.rounds, options.clean)
+    pairs = (part.partition("=") for part in options.set)
+    keys = {key: json.loads(value) for key, _, value in pairs}
+    run(*cells, options.out, options.rounds, options.clean, keys)
 
 
 if __name__ == "__main__":

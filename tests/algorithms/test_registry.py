@@ -156,7 +156,16 @@ def test_methods_without_a_weight_per_sample():
             {"elr_momentum": 0.9, "elr_strength": 7.0},
             EarlyLearningRegularisation(LocalSteps(2, 0.1, 8), EarlyLearning(0.9, 7.0)),
         ),
-        ("out-of-fold", {"share_noise": False}, OutOfFold(LocalSteps(2, 0.1, 8), share=False)),
+        (
+            "out-of-fold",
+            {"share_noise": False},
+            OutOfFold(LocalSteps(2, 0.1, 8), share=False, scored=128),
+        ),
+        (
+            "out-of-fold",
+            {"learn_l2": True},
+            OutOfFold(LocalSteps(2, 0.1, 8), learns=True, scored=128),
+        ),
         (
             "fedelc",
             {"elc_rounds": 3, "elc_step": 1.0, "elc_compatibility": 0.4, "elc_entropy": 0.3},
@@ -283,7 +292,7 @@ def test_what_methods_do_with_labels():
 
 DEFAULTS = {
     "inner": {"local_steps": 5, "inner_lr": "auto", "batch_size": 64, "head_start": 500}
-    | {"clean_steps": 2000, "glc_rounds": 20, "gce_q": 0.7, "share_noise": True}
+    | {"clean_steps": 2000, "glc_rounds": 20, "gce_q": 0.7, "share_noise": True, "learn_l2": False}
     | {"elr_momentum": 0.7, "elr_strength": 3.0, "elc_rounds": 10, "elc_step": 2.0}
     | {"elc_compatibility": 0.5, "elc_entropy": 0.2, "corr_rounds": 10, "corr_finetune": 5},
     "outer": {

@@ -124,6 +124,7 @@ def _compare(here, there, sites, clients=3):
         ("out-of-fold", {}),
         ("out-of-fold", {"cohort": 2}),
         ("out-of-fold", {"share_noise": False}),
+        ("out-of-fold", {"learn_l2": True}),
         ("fedelc", {}),
         ("fedcorr", {}),
         ("posterior", {}),

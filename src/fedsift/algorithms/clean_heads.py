@@ -2,17 +2,19 @@
 
 head k     trains on the clean samples outside fold k, stopped by the judged loss
 judged     every clean sample by the head of its fold, at the temperature of lowest loss
+l2         as it is given, or moved after every T steps (``learned_l2.py``)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from fedsift.algorithms.clean_only import PATIENCE
+from fedsift.algorithms.learned_l2 import LearnedL2
 from fedsift.algorithms.state import Server
 from fedsift.errors import ConfigError
 from fedsift.problem.folds import clean_folds
@@ -32,9 +34,10 @@ class CleanSet:
     seed: int
 
     @classmethod
-    def of(cls, server: Server, centre: Tensor) -> CleanSet:
-        """Return the clean set of a server."""
-        batch, l2 = server.validation, float(getattr(server.problem, "l2", 0.0))
+    def of(cls, server: Server, centre: Tensor, l2: float | None = None) -> CleanSet:
+        """Return the clean set of a server; without ``l2`` with that of its problem."""
+        batch = server.validation
+        l2 = float(getattr(server.problem, "l2", 0.0)) if l2 is None else l2
         features = LinearHead.of(server.problem).centred(batch.inputs, centre)
         return cls(features, batch.labels, l2, server.seed)
 
@@ -48,17 +51,33 @@ class CleanSet:
             )
         return folds
 
-    def fit(self, folds: Tensor, start: Tensor, local: LocalSteps, limit: int, name: str) -> Tensor:
-        """Train a head per fold on the other folds; return those of lowest judged loss."""
+    def fit(
+        self,
+        folds: Tensor,
+        start: Tensor,
+        local: LocalSteps,
+        limit: int,
+        name: str,
+        *,
+        learns: bool = False,
+    ) -> tuple[Tensor, LearnedL2]:
+        """Train a head per fold on the other folds; return those of lowest judged loss, and L2.
+
+        The latter is as it was, unless it ``learns``.
+        """
         count, source = int(folds.max()) + 1, generator(self.seed, f"{name} batches")
         heads = start.repeat(count, 1, 1)
-        best, lowest, since = heads, float("inf"), 0
+        clean, strength = self, LearnedL2.start(self.l2, heads)
+        best, lowest, since = (heads, strength), float("inf"), 0
         for _ in range(max(1, limit // local.steps)):
-            heads = self.sgd(heads, folds, local, source)
+            heads = clean.sgd(heads, folds, local, source)
+            if learns:
+                strength = strength.moved(heads, self.features, self.labels, folds, local)
+                clean = replace(self, l2=strength.value)
             loss = float(cross_entropy(self.logits(heads, folds), self.labels))
             since += 1
             if loss < lowest:
-                best, lowest, since = heads, loss, 0
+                best, lowest, since = (heads, strength), loss, 0
             if since >= PATIENCE:
                 break
         return best

@@ -17,7 +17,8 @@ the heads that are judged on them.
 τ is the temperature of lowest judged loss, fitted anew every round. The noise model that makes the
 targets is fitted to what the clean heads say of a site's samples, before any label of the site was
 trained on; it converges while the heads train. Two folds each are the fewest that leave everything
-judged, and more are no better (``docs/dev/decisions.md``).
+judged, and more are no better (``docs/dev/decisions.md``). With ``learns`` L2 is an outer variable
+that the judged loss moves, before round 0 and in every round (``learned_l2.py``).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from torch import Tensor
 from fedsift.algorithms.clean_heads import CleanSet, Judged
 from fedsift.algorithms.clean_only import FOLDS, CleanOnlyKeys
 from fedsift.algorithms.fedavg import BatchKeys, draw_cohort
+from fedsift.algorithms.learned_l2 import LearnedL2
 from fedsift.algorithms.method import Method
 from fedsift.algorithms.outer_step import ScoredKeys, Scoring
 from fedsift.algorithms.state import RoundInfo, Server, ServerState
@@ -60,6 +62,7 @@ class OutOfFold:
     local: LocalSteps = LocalSteps()
     limit: int = 2000
     share: bool = True
+    learns: bool = False
     clean: int = 2
     site: int = 2
     scored: int = 0
@@ -72,7 +75,7 @@ class OutOfFold:
         if not state.own:
             state, arrays["prior"] = self._open(head, server, state)
         kept = state.own
-        clean = CleanSet.of(server, kept["centre"])
+        clean = CleanSet.of(server, kept["centre"], float(kept["l2"]) if self.learns else None)
         local = replace(self.local, lr=float(kept["step"]))
 
         # Step 1: the one exchange.
@@ -94,9 +97,14 @@ class OutOfFold:
                 "sites as those of the clean set are"
             )
 
-        # Step 3: the noise models, and what the heads are worth.
+        # Step 3: the noise models, L2, and what the heads are worth.
         noise = self._noise(kept, answers)
-        judged = clean.judged(heads.mean(dim=1), kept["folds"])
+        chains = heads.mean(dim=1)
+        if self.learns:
+            strength = LearnedL2.of(kept)
+            moved = strength.moved(chains, clean.features, clean.labels, kept["folds"], local)
+            noise |= moved.arrays()
+        judged = clean.judged(chains, kept["folds"])
         helped = judged.loss <= float(kept["clean_loss"])
         y = head.flat(heads.mean(dim=(0, 1)) if helped else kept["prior"], kept["centre"])
         metrics = {
@@ -108,6 +116,7 @@ class OutOfFold:
             "temperature": judged.temperature,
             "beta": float(noise["betas"][FREE]),
             "trained_beta": float(noise["betas"][TRAINED]),
+            "l2": clean.l2,
         }
         temperature = torch.tensor(judged.temperature, dtype=torch.float64)
         own_state = {**kept, "heads": heads, "temperature": temperature, **noise}
@@ -143,7 +152,7 @@ class OutOfFold:
         found = {}
         for name, count in (("prior", FOLDS), ("heads", self.clean)):
             folds = clean.folds(inputs, count)
-            heads = clean.fit(folds, start, local, self.limit, name)
+            heads, strength = clean.fit(folds, start, local, self.limit, name, learns=self.learns)
             found[name] = heads, folds, clean.judged(heads, folds)
         first, _, alone = found["prior"]
         chains, folds, judged = found["heads"]
@@ -163,6 +172,8 @@ class OutOfFold:
             "betas": noise.betas,
             **{n: torch.tensor(value, dtype=torch.float64) for n, value in numbers.items()},
         }
+        if self.learns:
+            kept |= strength.arrays()
         return replace(state, own=kept), kept["prior"] / alone.temperature
 
     def _noise(self, kept: Mapping[str, Tensor], answers: Answers) -> dict[str, Tensor]:
@@ -177,11 +188,14 @@ class OutOfFold:
 
 @dataclass(frozen=True)
 class FoldKeys(Keys):
-    """What sites tell of their labels."""
+    """What sites tell of their labels, and whether L2 is learned."""
 
     table: ClassVar[str] = "inner"
     share_noise: bool = key(
         True, "one noise model for all sites, from sums over their labels; false: each its own"
+    )
+    learn_l2: bool = key(
+        False, "move l2 by the hypergradient of the loss on held-out clean samples"
     )
 
 
@@ -189,8 +203,8 @@ def build(settings: Settings, context: BuildContext) -> OutOfFold:  # noqa: ARG0
     """Build it from its keys; the step size comes from the clean set."""
     steps, limit = settings[BatchKeys], settings[CleanOnlyKeys].clean_steps
     local = LocalSteps(steps.local_steps, batch_size=steps.batch_size)
-    share, scored = settings[FoldKeys].share_noise, settings[ScoredKeys].scored
-    return OutOfFold(local, limit, share, scored=scored)
+    own, scored = settings[FoldKeys], settings[ScoredKeys].scored
+    return OutOfFold(local, limit, own.share_noise, own.learn_l2, scored=scored)
 
 
 METHOD = Method(

@@ -7,8 +7,9 @@ is corrected by a constant. b, the site's rate, is integrated over its posterior
 
 Three models were fitted in the rounds (``problem/noise_models.py``): A without and with
 β to what heads of the clean set say, and A with β to what trained heads say out of fold. The score
-is the mean of the last two, the third having the weight β/``DOUBT`` of the second's β: the higher
-that is, the weaker the clean heads are. Where no model is to be trusted: ``noise_posterior.py``.
+is the mean of the last two, the third having the weight (β/``DOUBT``)² of the second's β: the
+higher that is, the weaker the clean heads are. Where no model is to be trusted:
+``noise_posterior.py``.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class NoiseCalibration:
         right, classes = found[0][0].mean(axis=0), found[0][1]
         if free.beta <= DOUBT:
             found += [by_model(free, part, labels) for part in (logs, first)]
-            share = max(0.0, free.beta / DOUBT)
+            share = max(0.0, free.beta / DOUBT) ** 2
             right = share * right + (1 - share) * found[2][0].mean(axis=0)
             classes = share * classes + (1 - share) * found[2][1]
         return make(right, classes, np.stack([n for n, _ in found]))

@@ -61,6 +61,12 @@ class FitSettings(TypedDict, total=False):
     batch_size: int
     """Samples per local step; 0: all. Default: 64. Read by every method."""
 
+    scored: int
+    """Samples that a site scores per round, in turn; posterior at least twice those of its local
+    batches, the noise models of out-of-fold 8 times as many; 0: all. Default: 128. Read by
+    `auto`, `single-loop`, `first-order`, `clean-step`, `out-of-fold`, `posterior`.
+    """
+
     inner_lr: float | Literal["auto"]
     """Inner step size γ; auto: by curvature and a trial on the clean set. Default: 'auto'. Read
     by every method but `auto`, `out-of-fold`.
@@ -224,11 +230,6 @@ class FitSettings(TypedDict, total=False):
     `iter-sketch`, `non-iter`, `no-hessian`, `cg`, `neumann`, `nystrom`.
     """
 
-    scored: int
-    """Samples that a site scores per round, in turn, to move their x; 0: all. Default: 128. Read
-    by `single-loop`, `first-order`, `clean-step`.
-    """
-
     penalty: float
     """λ: the server's steps weigh the clean loss by 1 / λ; larger: closer to the hypergradient,
     and slower. Default: 1.0. Read by `first-order`, `clean-step`.
@@ -252,6 +253,11 @@ class FitSettings(TypedDict, total=False):
     share_noise: bool
     """One noise model for all sites, from sums over their labels; false: each its own. Default:
     True. Read by `out-of-fold`.
+    """
+
+    learn_l2: bool
+    """Move l2 by the hypergradient of the loss on held-out clean samples. Default: False. Read
+    by `out-of-fold`.
     """
 
     iterations: int
