@@ -11,12 +11,11 @@ from typing import ClassVar
 from fedsift.algorithms.registry import METHODS
 from fedsift.data import DATASETS, NOISES, PARTITIONS, SPLITS
 from fedsift.errors import ConfigError
-from fedsift.keys import AUTO, Auto, Keys, hint, key, keys_of
+from fedsift.keys import AUTO, Keys, hint, key, keys_of
 from fedsift.problem.networks import MODELS
 from fedsift.references import REFERENCE
 
 OWN = "own"  # the dataset of a run on samples that are not one of fedsift's datasets
-TRAFFIC_RATE = 1.0  # up and down, of all methods
 OWN_MODEL = "own module"  # the model of ``fs.fit``, which no configuration can name
 
 
@@ -147,14 +146,11 @@ class TrafficKeys(Keys):
     """How much is left out of what travels; it is sent later (``federation/compressed.py``)."""
 
     table: ClassVar[str] = "traffic"
-    update_rate: Auto = key(
-        AUTO,
-        "numbers of a model update per number sent up, in 8 bits; 1: all; "
-        f"auto: {TRAFFIC_RATE:g}, and 1 with secure_sum",
-        low=1,
+    update_rate: float = key(
+        1.0, "numbers of a model update per number sent up, in 8 bits; 1: all", low=1
     )
     model_rate: float = key(
-        TRAFFIC_RATE,
+        1.0,
         "numbers of a model per number of its change sent down, in 8 bits; 1: all",
         low=1,
     )

@@ -68,8 +68,6 @@ def execute_remotely(
     config, data, schema = _data(config, own)
     module = build_model(config.model, data.shape, data.classes, config.seed)
     setup = server_side(config, data, module, federation)
-    for note in setup.notes:
-        say(note)
     setup = replace(setup, schema=schema) if own is None else setup.of_own_data(schema)
     if setup.choice is not None:
         say(str(setup.choice))

@@ -45,9 +45,9 @@ class FitSettings(TypedDict, total=False):
     by every method.
     """
 
-    update_rate: float | Literal["auto"]
-    """Numbers of a model update per number sent up, in 8 bits; 1: all; auto: 1, and 1 with
-    secure_sum. Default: 'auto'. Read by every method.
+    update_rate: float
+    """Numbers of a model update per number sent up, in 8 bits; 1: all. Default: 1.0. Read by
+    every method.
     """
 
     model_rate: float

@@ -20,11 +20,11 @@ from fedsift.data import ClientData, FederatedData, ServerData, apply_correction
 from fedsift.data.clean_set import CleanSet, check_clean_set
 from fedsift.data.schema import Schema
 from fedsift.errors import ConfigError, DataError, InputError
-from fedsift.experiment.common_keys import OWN, TRAFFIC_RATE
+from fedsift.experiment.common_keys import OWN
 from fedsift.experiment.config import Config
 from fedsift.experiment.own_data import Progress, chosen_model, load_own
 from fedsift.federation import LocalFederation, Rates, SecureSumFederation
-from fedsift.keys import AUTO, BuildContext
+from fedsift.keys import BuildContext
 from fedsift.messages import Federation
 from fedsift.problem import FlatModel, Reweighting, batch_of, bind
 from fedsift.problem.inputs import whole
@@ -36,11 +36,6 @@ HEAD = ("linear", "single-loop")  # a model and a method that others suit better
 BETTER = (
     "the model is a linear head on fixed features; --method out-of-fold finds more wrong labels "
     "with such a model"
-)
-
-WHOLE_UPDATES = (
-    "updates travel uncompressed: the places that Top-k keeps differ between sites, so they cannot "
-    "be summed under the masks of secure_sum"
 )
 
 
@@ -77,7 +72,7 @@ class Setup:
     @property
     def rates(self) -> Rates:
         """How much of updates and models is left out of what travels."""
-        return Rates(_update_rate(self.config), self.config.model_rate)
+        return Rates(self.config.update_rate, self.config.model_rate)
 
     @property
     def device(self) -> torch.device:
@@ -268,9 +263,8 @@ def _setup(
     choice: Choice | None,
 ) -> Setup:
     METHODS[config.method].check(problem)
-    notes: tuple[str, ...] = ()
     if config.secure_sum:
-        notes = _check_secure(config)
+        _check_secure(config)
         federation = SecureSumFederation(federation)
     inputs, labels = data.validation
     server = Server(
@@ -282,16 +276,7 @@ def _setup(
     )
     context = BuildContext(problem.model.length, config.seed, config.cohort)
     algorithm = METHODS[config.method].algorithm(config.settings, context)
-    return Setup(
-        *(config, data, problem.model, federation, server, algorithm), notes=notes, choice=choice
-    )
-
-
-def _update_rate(config: Config) -> float:
-    """Return the rate of updates; those of a secure sum travel whole unless the user objects."""
-    if config.update_rate != AUTO:
-        return config.update_rate
-    return 1.0 if config.secure_sum else TRAFFIC_RATE
+    return Setup(config, data, problem.model, federation, server, algorithm, choice=choice)
 
 
 def _check_cohort(config: Config, clients: int) -> None:
@@ -304,11 +289,8 @@ def _check_cohort(config: Config, clients: int) -> None:
         )
 
 
-def _check_secure(config: Config) -> tuple[str, ...]:
-    """Refuse secure sums where the server needs single replies, or where they cannot be summed.
-
-    Return what a person should know of them.
-    """
+def _check_secure(config: Config) -> None:
+    """Refuse secure sums where the server needs single replies, or where they cannot be summed."""
     if not METHODS[config.method].means_only:
         fitting = ", ".join(name for name, row in METHODS.items() if row.means_only)
         raise ConfigError(
@@ -317,7 +299,7 @@ def _check_secure(config: Config) -> tuple[str, ...]:
         )
     compressor = config.values().get("compressor")
     if (
-        _update_rate(config) > 1
+        config.update_rate > 1
         or compressor == "topk"
         or (compressor == "auto" and not config.cohort)
     ):
@@ -325,8 +307,6 @@ def _check_secure(config: Config) -> tuple[str, ...]:
             "Top-k keeps other places at every client, so it cannot be summed under masks; set "
             "update_rate = 1 and compressor = count-sketch with secure_sum"
         )
-    left_out = config.update_rate == AUTO and TRAFFIC_RATE > 1
-    return (WHOLE_UPDATES,) if left_out else ()
 
 
 def _clean_only(data: FederatedData) -> list[ClientData]:
