@@ -1,38 +1,108 @@
 """Files that are complete or absent: written beside the target, then renamed to it.
 
-``hold`` keeps a second process from writing where one already does.
+A temporary file is named after its process, so that ``sweep`` can remove what a killed one left.
+Where only the owner can open the folder, the file is the owner's alone too. ``hold`` keeps a second
+process from writing where one already does. ``seal`` writes a list of hashes, ``check_seal``
+compares.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from fedsift.errors import InputError
+from fedsift.errors import InputError, RunError
 
 if sys.platform != "win32":
     import fcntl
 
 
+PART, SEAL = ".part", "files.sha256"
+CHOICE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EISDIR}
+
+
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Let ``write`` fill a temporary file in the same folder, then put it in place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
     try:
-        write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        prefix = f".{path.name}.{os.getpid()}."
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=PART)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            write(temporary)
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o644 if path.parent.stat().st_mode & 0o077 else 0o600)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+def cannot_write(path: Path, error: OSError) -> InputError | RunError:
+    """Return the sentence on a file that the system did not write."""
+    reason = error.strerror or " ".join(str(error).split())
+    if error.errno in CHOICE:
+        return InputError(f"cannot write to {path.parent} ({reason}); choose another folder")
+    return RunError(
+        f"cannot write {path} ({reason}); make room on that disk, then go on where it stopped"
+    )
+
+
+def sweep(folder: Path) -> None:
+    """Remove temporary files of processes that have ended."""
+    for path in folder.rglob(f".*{PART}"):
+        owner = path.name.removesuffix(PART).rpartition(".")[0].rpartition(".")[2]
+        if owner.isdigit() and not _runs(int(owner)):
+            path.unlink(missing_ok=True)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def seal(folder: Path, names: Iterable[str]) -> None:
+    """Write the hashes of a folder's files, as `sha256sum` would."""
+    lines = (f"{_hash(folder / name)}  {name}\n" for name in sorted(names))
+    write_text(folder / SEAL, "".join(lines))
+
+
+def check_seal(folder: Path) -> None:
+    """Refuse a folder of whose files one is missing or is not what was written."""
+    path = folder / SEAL
+    if not path.exists():
+        return
+    try:
+        rows = [line.split("  ", 1) for line in path.read_text(encoding="utf-8").splitlines()]
+        wanted = {name: digest for digest, name in rows}
+    except ValueError:
+        raise InputError(f"{path} is damaged; make the run again, or remove that file") from None
+    for name, digest in wanted.items():
+        if not (folder / name).is_file() or _hash(folder / name) != digest:
+            raise InputError(
+                f"{folder / name} is missing or is not what the run wrote; restore it, or remove "
+                f"its line from {path} if you changed it yourself"
+            )
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -47,6 +47,7 @@ from fedsift.experiment.metrics import detection
 from fedsift.experiment.own_data import reading, site_paths
 from fedsift.experiment.setup import Setup, load_data
 from fedsift.federation import LocalFederation
+from fedsift.files import check_seal
 from fedsift.problem.inputs import take
 from fedsift.problem.predict import predict
 from fedsift.site.result import SiteRun, open_site_run
@@ -210,6 +211,7 @@ def open_audit(folder: Path) -> FinishedRun | SiteRun:
 
 def open_run(folder: Path) -> FinishedRun:
     """Open a finished run."""
+    check_seal(folder)
     summary = read_summary(folder)
     try:
         names = tuple(str(name) for name in summary["class_names"])

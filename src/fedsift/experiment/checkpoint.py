@@ -4,27 +4,26 @@ Tensors: ``server/*``, ``own/*`` (the server's, of the method), ``sent/*`` (what
 arrays that they keep), ``solver/*``, ``bounds/*`` (of secure sums)
 and ``client/<id>/*``.
 The header's metadata is JSON: the next round, the scalars of the solver, the traffic, what versions
-clients have, a fingerprint of the configuration. A resumed run draws the same random numbers as an
-uninterrupted one, because every generator is derived from the round.
+clients have, a fingerprint of the configuration. A hash over all of it shows damage (``sealed``);
+where the newest file is damaged, the one before is used. A resumed run draws the same random
+numbers as an uninterrupted one, because every generator is derived from the round.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from fedsift import sealed
 from fedsift.algorithms import ServerState
 from fedsift.errors import InputError
-from fedsift.files import write_atomically
 from fedsift.hypergradient import SolverState
-from fedsift.memory import aligned
 from fedsift.messages import Snapshot, Traffic
 
 KEEP = 2
@@ -60,11 +59,7 @@ def save(folder: Path, config: Valued, point: Checkpoint) -> Path:
     values |= {f"bounds/{name}": value for name, value in point.snapshot.bounds.items()}
     for client, arrays in point.snapshot.clients.items():
         values |= {f"client/{client}/{name}": value for name, value in arrays.items()}
-    unshared = {
-        name: value.detach().cpu().contiguous().clone()
-        for name, value in values.items()
-        if isinstance(value, Tensor)
-    }
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     meta = {
         "next_round": point.next_round,
         "solver": {name: v for name, v in solver.items() if isinstance(v, bool | int | float)},
@@ -72,19 +67,31 @@ def save(folder: Path, config: Valued, point: Checkpoint) -> Path:
         "versions": point.snapshot.versions,
         "seconds": point.seconds,
         "fingerprint": fingerprint(config),
+        "rounds": _digest(_rounds(folder), point.next_round),
     }
     path = folder / f"round-{point.next_round:06d}.safetensors"
-    metadata = {"fedsift": json.dumps(meta)}
-    write_atomically(path, lambda target: save_file(unshared, target, metadata=metadata))
+    sealed.save(path, tensors, meta)
     for old in sorted(folder.glob("round-*.safetensors"))[:-KEEP]:
         old.unlink()
     return path
 
 
 def load_latest(folder: Path, config: Valued, device: Any = "cpu") -> Checkpoint | None:
-    """Return the newest checkpoint; None if there is none."""
-    paths = sorted(folder.glob("round-*.safetensors"))
-    return _load(paths[-1], config, device) if paths else None
+    """Return the newest checkpoint that is whole; None if there is none at all."""
+    damaged: list[InputError] = []
+    for path in sorted(folder.glob("round-*.safetensors"), reverse=True):
+        try:
+            tensors, meta = sealed.load(path, "a fedsift checkpoint", str(device))
+        except InputError as error:
+            damaged.append(error)
+            continue
+        point = _point(path, config, tensors, meta)
+        for reason in damaged:
+            print(f"note: {reason}; going on from {path.name}", file=sys.stderr, flush=True)
+        return point
+    if damaged:
+        raise InputError(f"{damaged[0]}; no other is left, so start a new run with another --out")
+    return None
 
 
 def fingerprint(config: Valued) -> str:
@@ -93,18 +100,20 @@ def fingerprint(config: Valued) -> str:
     return hashlib.sha256(json.dumps(kept).encode()).hexdigest()
 
 
-def _load(path: Path, config: Valued, device: Any) -> Checkpoint:
-    try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
-            meta = json.loads((file.metadata() or {})["fedsift"])
-            names = list(file.keys())
-            tensors = {name: aligned(file.get_tensor(name)) for name in names}
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise InputError(f"{path} is not a fedsift checkpoint ({error}); remove it") from None
+def _point(
+    path: Path, config: Valued, tensors: dict[str, Tensor], meta: dict[str, Any]
+) -> Checkpoint:
+    """Make a checkpoint of a file's content, which is what was written."""
     if meta["fingerprint"] != fingerprint(config):
         raise InputError(
             f"{path} was made with another configuration; resume with the one in config.toml, or "
             "choose another folder with --out"
+        )
+    rounds = _rounds(path.parent)
+    if meta["rounds"] not in {None, _digest(rounds, meta["next_round"])} and rounds.exists():
+        raise InputError(
+            f"the first {meta['next_round']} lines of {rounds} are not what the run wrote; restore "
+            "that file, or start a new run with another --out"
         )
     groups: dict[str, dict[str, Any]] = {}
     for key, value in tensors.items():
@@ -129,3 +138,14 @@ def _load(path: Path, config: Valued, device: Any) -> Checkpoint:
         ),
         seconds=meta["seconds"],
     )
+
+
+def _rounds(folder: Path) -> Path:
+    """Return where the records of the rounds are, beside the checkpoints."""
+    return folder.parent / "rounds.jsonl"
+
+
+def _digest(path: Path, count: int) -> str | None:
+    """Hash the first lines of a file; None if it has fewer."""
+    lines = path.read_bytes().splitlines(keepends=True)[:count] if path.exists() else []
+    return hashlib.sha256(b"".join(lines)).hexdigest() if len(lines) == count else None

@@ -10,6 +10,7 @@
     clients/<site>/audit.json       a summary of the site's labels
     clients/<site>/samples.parquet  what a person sees of samples that were given in memory
     checkpoint/                     to resume from
+    files.sha256                    the hashes of all the others (`sha256sum -c files.sha256`)
 
 ``rounds.jsonl`` only grows; a line that a crash cut off is dropped on resume. All other files are
 written whole. While a process writes to the folder it holds ``run.lock``.
@@ -26,17 +27,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from safetensors.torch import save_file
 from torch import Tensor
 
+from fedsift import sealed
 from fedsift.algorithms.method import Choice
 from fedsift.audit import SiteAudit
 from fedsift.data.schema import Schema
 from fedsift.errors import InputError
 from fedsift.experiment.config import Config
-from fedsift.files import hold, write_atomically, write_text
+from fedsift.files import SEAL, cannot_write, hold, seal, sweep, write_text
 
 LOCK = "run.lock"
+SITE_FILES = ("weights.parquet", "audit.json", "samples.parquet")
 
 
 class Written(Protocol):
@@ -78,6 +80,7 @@ class RunFolder:
         made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
             with hold(self.path / LOCK, "choose another folder with --out"):
+                sweep(self.path)
                 yield
         finally:
             for path in made:  # bad input leaves nothing behind
@@ -92,6 +95,7 @@ class RunFolder:
                 write_text(self.chosen, json.dumps(asdict(choice)) + "\n")
             write_text(self.config, config.to_toml())
             self.summary.unlink(missing_ok=True)
+            (self.path / SEAL).unlink(missing_ok=True)
         except OSError as error:
             raise InputError(
                 f"cannot write to {self.path} ({error.strerror}); choose another folder with --out"
@@ -113,10 +117,13 @@ class RunFolder:
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a line to ``rounds.jsonl`` and flush it to disk."""
-        with self.rounds.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(_jsonable(record), allow_nan=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with self.rounds.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(_jsonable(record), allow_nan=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise cannot_write(self.rounds, error) from None
 
     def write_rounds(self, records: Sequence[dict[str, Any]]) -> None:
         """Write ``rounds.jsonl`` at once."""
@@ -125,40 +132,57 @@ class RunFolder:
 
     def keep_rounds(self, count: int) -> list[dict[str, Any]]:
         """Drop all lines after the first ``count`` rounds; return what is left."""
-        lines = self.rounds.read_text(encoding="utf-8").splitlines() if self.rounds.exists() else []
+        lines = self._lines() if self.rounds.exists() else []
         if len(lines) < count:
             raise InputError(
                 f"{self.rounds} has {len(lines)} rounds but the checkpoint has {count}; the run "
                 "cannot be resumed; start a new one with another --out"
             )
         kept = lines[:count]
+        records = [_record(line, self.rounds) for line in kept]
         write_text(self.rounds, "".join(line + "\n" for line in kept))
-        return [json.loads(line) for line in kept]
+        return records
+
+    def _lines(self) -> list[str]:
+        try:
+            return self.rounds.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        except OSError as error:
+            raise InputError(f"{self.rounds} cannot be read ({error.strerror})") from None
 
     def read_rounds(self) -> list[dict[str, Any]]:
         """Return the records of all rounds."""
-        try:
-            lines = self.rounds.read_text(encoding="utf-8").splitlines()
-            return [json.loads(line) for line in lines]
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{self.rounds} cannot be read ({error}); make the run again"
-            ) from None
+        return [_record(line, self.rounds) for line in self._lines()]
 
     def write_results(
         self, model: Mapping[str, Tensor], audits: Sequence[SiteAudit], summary: dict[str, Any]
     ) -> None:
         """Write the model, every site's files, then the summary: the mark of a finished run."""
-        tensors = {n: value.detach().cpu().contiguous().clone() for n, value in model.items()}
-        write_atomically(self.model, lambda path: save_file(tensors, path))
+        sealed.save(self.model, model)
         for audit in audits:
             audit.record.write(self.path)
             audit.write(self.path)
         self.write_summary(summary)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Write ``summary.json``."""
+        """Write ``summary.json``, then the hashes of all files of the run."""
         write_text(self.summary, json.dumps(_jsonable(summary), indent=2, allow_nan=False) + "\n")
+        seal(self.path, [name for name in self._files() if (self.path / name).is_file()])
+
+    def _files(self) -> list[str]:
+        """Return the names of the files that a finished run may have."""
+        own = [self.config, self.rounds, self.summary, self.model, self.chosen]
+        sites = [p for name in SITE_FILES for p in (self.path / "clients").glob(f"*/{name}")]
+        return [str(p.relative_to(self.path)) for p in (*own, self.path / "schema.json", *sites)]
+
+
+def _record(line: str, path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        raise InputError(f"{path} has a line that is no record of a round; make the run again")
+    return record
 
 
 def _jsonable(value: Any) -> Any:

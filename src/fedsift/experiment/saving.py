@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import nn
 
+from fedsift import sealed
 from fedsift.audit.shown import keep_samples
 from fedsift.errors import InputError
 from fedsift.experiment.auditing import FinishedRun, open_run, read_summary
@@ -103,8 +102,9 @@ def _maker(path: Path, given: nn.Module | None, run: FinishedRun) -> Callable[[]
         sys.path.insert(0, str(Path.cwd()))  # for module:function
         module = given or build_model(config.model, shape, len(run.class_names), config.seed)
         try:
-            wrong = module.load_state_dict(load_file(path / "model.safetensors"), strict=False)
-        except (OSError, SafetensorError, RuntimeError) as error:
+            state, _ = sealed.load(path / "model.safetensors", "the model of a run")
+            wrong = module.load_state_dict(state, strict=False)
+        except RuntimeError as error:
             raise _unfit(path, str(error).partition("\n")[0]) from None
         if wrong.unexpected_keys:
             raise _unfit(path, f"it has no parameter {wrong.unexpected_keys[0]}")

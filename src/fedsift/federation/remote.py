@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -37,6 +37,7 @@ NEW_NODES = 1.0  # seconds, at least, between two looks for nodes that have join
 SAY_AGAIN = 15.0  # seconds after which `hello` is repeated to a node that is silent; then doubled
 REJOINED = 2.0  # seconds between two looks for nodes that have rejoined
 SLOWEST_POLL = 1.0
+LONGEST_ERROR = 500  # characters of a client's sentence that are kept
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ class RemoteFederation:
 
     def _read(self, raw: RawReply, request_id: RequestId) -> Reply | str:
         if raw.parts is None:
-            return raw.error or "the transport gave no reason"
+            return (raw.error or "the transport gave no reason")[:LONGEST_ERROR]
         try:
             if RequestId.decode(raw.parts) != request_id:
                 return "its reply is to another request and was dropped"
@@ -237,4 +238,6 @@ class RemoteFederation:
         except WireError as error:
             return str(error)
         self._traffic += Traffic(num_bytes(raw.parts), 0, 0)
+        if reply.error is not None:
+            reply = replace(reply, error=reply.error[:LONGEST_ERROR])
         return reply

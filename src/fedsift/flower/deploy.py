@@ -10,6 +10,7 @@ that a run outlives a crash of the SuperLink and no other user can take its task
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import socket
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsift.errors import InputError, RunError
-from fedsift.files import hold, write_text
+from fedsift.files import hold, sweep, write_text
 from fedsift.flower import programs
 from fedsift.flower.keys import load_or_make_key
 from fedsift.flower.programs import Address
@@ -60,6 +61,8 @@ class ServerDeployment:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
         with hold(folder / LOCK):
+            os.umask(0o077)
+            sweep(folder)
             self._serve(folder)
 
     def _serve(self, folder: Path) -> None:
@@ -114,6 +117,7 @@ class SiteDeployment:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
         with hold(folder / LOCK):
+            os.umask(0o077)  # all that a site writes is for its owner
             self._describe_site(folder)
             try:
                 self._take_part(folder)

@@ -22,7 +22,7 @@ from typing import Any
 import tomli_w
 
 from fedsift.errors import InputError, RunError
-from fedsift.files import write_atomically
+from fedsift.files import seal, write_atomically
 from fedsift.flower import programs
 from fedsift.flower.bundle import write_bundle
 from fedsift.flower.programs import Address
@@ -124,3 +124,4 @@ def write_folder(out: Path, files: dict[str, bytes]) -> None:
             raise RunError(f"the server sent a file {name!r}, which is not part of a run folder")
         data = files[name]
         write_atomically(out / name, lambda path, data=data: path.write_bytes(data))  # type: ignore[misc]
+    seal(out, files)

@@ -24,6 +24,7 @@ import pandas as pd
 
 from fedsift.algorithms.registry import METHODS
 from fedsift.errors import InputError
+from fedsift.files import check_seal
 
 MEASURES = (
     *("round", "train_loss", "validation_loss", "validation_accuracy", "test_accuracy"),
@@ -112,6 +113,7 @@ def load_run(folder: str | Path) -> Run:
         raise InputError(
             f"{folder} is not a run folder: it has no config.toml; give the folder of a run"
         )
+    check_seal(folder)
     return Run(
         folder=folder,
         config=_read_config(folder / "config.toml"),

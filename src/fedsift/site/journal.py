@@ -10,22 +10,18 @@ server may be that many rounds behind.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from fedsift import sealed
 from fedsift.client import ClientState
 from fedsift.errors import InputError
 from fedsift.federation.encoding import Kept, Parts
-from fedsift.files import write_atomically
-from fedsift.memory import aligned
 
 KEEP = 2
 Key = tuple[int, int]
@@ -67,8 +63,7 @@ class Journal:
         """Write an entry, then drop entries that no resume can need."""
         entry = replace(entry, index=0 if self.last is None else self.last.index + 1)
         path = self._path(entry.key)
-        write_atomically(path, lambda target: _write(target, entry))
-        path.chmod(0o600)
+        _write(path, entry)
         self._entries.append(entry)
         rounds = sorted({e.key[0] for e in self._entries})
         oldest = rounds[-KEEP - 1 :][0]
@@ -78,7 +73,7 @@ class Journal:
         """Return to the state before ``next_round``."""
         late = [e for e in self._entries if e.key[0] >= next_round]
         nothing_left = len(late) == len(self._entries)
-        if late and nothing_left and next_round > 0 and late[0].index > 0:
+        if late and nothing_left and late[0].index > 0:
             raise InputError(
                 f"the site is at round {late[-1].key[0] + 1} and cannot return to round "
                 f"{next_round + 1}; start a new run"
@@ -97,7 +92,7 @@ class Journal:
 def _write(path: Path, entry: Entry) -> None:
     named = {f"state/{name}": getattr(entry.state, name) for name in _STATE}
     named |= {f"kept/{name}": kept.value for name, kept in entry.kept.items()}
-    tensors = {n: v.detach().cpu().clone() for n, v in named.items() if isinstance(v, Tensor)}
+    tensors = {n: v for n, v in named.items() if isinstance(v, Tensor)}
     tensors |= {
         f"answer/{name}": torch.from_numpy(np.frombuffer(data, np.uint8).copy())
         for name, data in entry.answer.items()
@@ -108,19 +103,15 @@ def _write(path: Path, entry: Entry) -> None:
         "digest": entry.digest,
         "versions": {name: kept.version for name, kept in entry.kept.items()},
     }
-    save_file(tensors, path, metadata={"fedsift": json.dumps(meta)})
+    sealed.save(path, tensors, meta)
+    path.chmod(0o600)
 
 
 def _read(path: Path) -> Entry:
     try:
-        with safe_open(path, framework="pt") as file:
-            meta = json.loads((file.metadata() or {})["fedsift"])
-            names = list(file.keys())
-            tensors = {name: aligned(file.get_tensor(name)) for name in names}
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise InputError(
-            f"{path} is not a site's journal ({error}); move it away and start a new run"
-        ) from None
+        tensors, meta = sealed.load(path, "a site's journal")
+    except InputError as error:
+        raise InputError(f"{error}; move it away and start a new run") from None
 
     def group(name: str) -> dict[str, Tensor]:
         start = f"{name}/"

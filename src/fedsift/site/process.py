@@ -20,6 +20,8 @@ from types import FrameType
 
 from fedsift.errors import InputError, WireError
 from fedsift.federation.encoding import LIMIT, Parts
+from fedsift.files import sweep
+from fedsift.logs import say
 from fedsift.site.calling import SOCKET
 from fedsift.site.lifetime import claim
 
@@ -34,7 +36,10 @@ def serve(folder: Path, load: Callable[[], Callable[[Parts], Parts]]) -> None:
     """
     lock = claim(folder)
     if lock is None:
+        say(f"{folder} is in use by another process of this site, which goes on")
         return
+    os.umask(0o077)  # what is written here is for its owner
+    sweep(folder)
     address = folder / SOCKET
     check_address(address)
     address.unlink(missing_ok=True)  # left by a crash: the lock shows that no process listens

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from safetensors.torch import save_file
 from torch import Tensor
 
+from fedsift import sealed
 from fedsift.audit import (
     AnyCalibration,
     SiteAudit,
@@ -36,7 +36,7 @@ from fedsift.data.samples import Content, Samples
 from fedsift.data.schema import Schema
 from fedsift.data.sources import ReadOptions, read
 from fedsift.errors import DataError, InputError, WireError
-from fedsift.files import write_atomically, write_text
+from fedsift.files import check_seal, seal, write_text
 from fedsift.messages import Scalar
 from fedsift.problem import FlatModel
 
@@ -87,13 +87,17 @@ class SiteResult:
 
     def write(self, folder: Path, model: FlatModel, y: Tensor, audit: SiteAudit) -> None:
         """Write the model and the audit into the run's folder at the site."""
-        state = {n: v.contiguous().clone() for n, v in model.to_module(y).state_dict().items()}
-        write_atomically(folder / "model.safetensors", lambda path: save_file(state, path))
+        sealed.save(folder / "model.safetensors", model.to_module(y).state_dict())
         audit.record.write(folder)
         path_of(folder, audit.site).chmod(0o600)
         audit.write(folder)
         kept = {**asdict(self), "calibration": self.calibration.to_json()}
         write_text(folder / "site.json", json.dumps(kept, ensure_ascii=False) + "\n")
+        made = ("weights.parquet", "audit.json")
+        seal(
+            folder,
+            ["model.safetensors", "site.json", *(f"clients/{audit.site}/{name}" for name in made)],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +155,7 @@ def open_site_run(folder: Path) -> SiteRun | None:
             f"{folder} has no final model: the run goes on, or the site was away when it ended; "
             "`fedsift submit ... --resume` at the server sends it again"
         )
+    check_seal(folder)
     kept = json.loads(path.read_text(encoding="utf-8"))
     reading = kept["origin"].pop("reading")
     return SiteRun(

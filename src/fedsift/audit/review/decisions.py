@@ -7,11 +7,12 @@ The file only grows, and every line is on disk before the page gets its reply; a
 cut off got no reply and is dropped. ``version`` counts the decisions on one sample: whoever has
 not seen the latest one is refused, so that nobody overwrites what they have not read. Decisions
 made together have one ``batch`` and are undone together; undo is a line too: it puts back what was
-before. One process at a time holds the file.
+before. ``check`` is a hash of the line and of all before it. One process at a time holds the file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -66,12 +67,18 @@ class _Batch:
     versions: dict[int, int] = field(default_factory=dict)  # of each sample, until undone
 
 
+def _linked(before: str, event: dict[str, Any]) -> str:
+    """Return the hash of an event and, by the hash before, of all that came earlier."""
+    text = json.dumps({name: value for name, value in event.items() if name != "check"})
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()[:16]
+
+
 class Decisions:
     """The decisions on one site's samples."""
 
     def __init__(self, path: Path, samples: int) -> None:
         self.path, self.samples = path, samples
-        self.sequence = 0
+        self.sequence, self._chain = 0, ""
         self._current: dict[int, Decision] = {}
         self._history: dict[int, list[tuple[int, Decision]]] = {}
         self._batches: dict[int, _Batch] = {}
@@ -169,6 +176,8 @@ class Decisions:
         events = [
             {"sequence": first + n, **asdict(decision), **shared} for n, decision in enumerate(new)
         ]
+        for event in events:
+            self._chain = event["check"] = _linked(self._chain, event)
         self._file.write(b"".join(json.dumps(event).encode() + b"\n" for event in events))
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -201,14 +210,16 @@ class Decisions:
         for number, line in enumerate(data[:whole].splitlines(), start=1):
             try:
                 event = json.loads(line)
+                self._chain = _linked(self._chain, event)
                 needed = {*Decision.__dataclass_fields__, "sequence", "batch", "undo", "who", "tab"}
                 fits = needed <= event.keys() and 0 <= event["index"] < self.samples
-            except (ValueError, KeyError, TypeError, AttributeError):
+                fits = fits and self._chain == event["check"]
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 fits = False
             if not fits:
                 raise InputError(
-                    f"{self.path}, line {number}, is not a decision on this site; move the file "
-                    "away"
+                    f"{self.path}, line {number}, is not a decision on this site or is damaged; "
+                    "move the file away"
                 )
             yield event
 
