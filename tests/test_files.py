@@ -77,8 +77,12 @@ def test_in_a_private_folder_files_are_private(tmp_path):
 @pytest.mark.parametrize(
     ("number", "kind", "sentence"),
     [
-        (errno.ENOSPC, RunError, r"cannot write .*file \(No space left on device\); make room"),
-        (errno.EROFS, InputError, r"cannot write to .* \(Read-only file system\); choose another"),
+        (errno.ENOSPC, RunError, r"file cannot be written \(No space left on device\); make room"),
+        (
+            errno.EROFS,
+            InputError,
+            r"file cannot be written \(Read-only file system\); choose another",
+        ),
     ],
 )
 def test_a_full_disk_and_a_read_only_one_are_sentences(tmp_path, number, kind, sentence):

@@ -25,7 +25,7 @@ if sys.platform != "win32":
 
 
 PART, SEAL = ".part", "files.sha256"
-CHOICE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EISDIR}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, None}
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -51,10 +51,10 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 def cannot_write(path: Path, error: OSError) -> InputError | RunError:
     """Return the sentence on a file that the system did not write."""
     reason = error.strerror or " ".join(str(error).split())
-    if error.errno in CHOICE:
-        return InputError(f"cannot write to {path.parent} ({reason}); choose another folder")
+    if error.errno not in FULL:
+        return InputError(f"{path} cannot be written ({reason}); choose another place")
     return RunError(
-        f"cannot write {path} ({reason}); make room on that disk, then go on where it stopped"
+        f"{path} cannot be written ({reason}); make room on that disk, then go on where it stopped"
     )
 
 

@@ -1,8 +1,9 @@
 """Tensors in a safetensors file with a hash over all of them, so that damage is noticed.
 
-The header's metadata holds ``fedsift``, a JSON text, and ``sha256``: of that text and of every
-tensor's name, kind, shape and bytes, in the order of the names. Any reader of safetensors can open
-the file; ours refuses one whose hash is another.
+The header's metadata has one key (the format does not keep the order of several): a JSON text with
+``about``, what belongs to the tensors, and ``sha256`` of it and of every tensor's name, kind, shape
+and bytes, in the order of the names. Any reader of safetensors can open the file; ours refuses one
+whose hash is another.
 """
 
 from __future__ import annotations
@@ -22,12 +23,17 @@ from fedsift.errors import InputError
 from fedsift.files import write_atomically
 from fedsift.memory import aligned
 
+WRONG = (
+    *(SafetensorError, KeyError, ValueError, TypeError, OSError),
+    *(OverflowError, MemoryError, RecursionError),
+)
+
 
 def save(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any] | None = None) -> None:
     """Write tensors and what belongs to them, whole or not at all."""
     own = {n: value.detach().cpu().contiguous().clone() for n, value in tensors.items()}
-    text = json.dumps(meta or {})
-    seal = {"fedsift": text, "sha256": _digest(own, text)}
+    about = dict(meta or {})
+    seal = {"fedsift": json.dumps({"about": about, "sha256": _digest(own, json.dumps(about))})}
 
     def write(target: Path) -> None:
         try:
@@ -42,19 +48,15 @@ def load(path: Path, what: str, device: str = "cpu") -> tuple[dict[str, Tensor],
     """Read them; refuse a file that is damaged or no such file. ``what`` names it in a sentence."""
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            seal = file.metadata() or {}
+            seal = json.loads((file.metadata() or {})["fedsift"])
             tensors = {name: aligned(file.get_tensor(name)) for name in list(file.keys())}
-        text = seal["fedsift"]
-        if seal["sha256"] != _digest(tensors, text):
-            raise InputError(f"{path} is damaged: it is not what was written")
-        meta = json.loads(text)
-        if not isinstance(meta, dict):
-            raise ValueError("it has no description")
-    except (SafetensorError, KeyError, ValueError, OSError, OverflowError, MemoryError) as error:
-        if isinstance(error, InputError):
-            raise
+        meta = dict(seal["about"])
+        fits = seal["sha256"] == _digest(tensors, json.dumps(meta))
+    except WRONG as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path} is not {what}, or is damaged ({reason})") from None
+    if not fits:
+        raise InputError(f"{path} is not {what}, or is damaged (it is not what was written)")
     return {name: value.to(device) for name, value in tensors.items()}, meta
 
 

@@ -36,6 +36,7 @@ def test_folder_has_everything_about_the_run(tmp_path, tiny):
         "rounds.jsonl",
         "summary.json",
         "model.safetensors",
+        "files.sha256",
         *(f"clients/{m}/{name}" for m in range(2) for name in ("weights.parquet", "audit.json")),
         *(f"checkpoint/round-00000{k}.safetensors" for k in (4, 6)),
     }

@@ -134,9 +134,12 @@ class SiteDeployment:
 
         key = load_or_make_key(self.key or folder / "node.key", make=self.key is None)
         link = Session(str(self.address), self.address.ca, key, register=self.key is None)
-        site.connect().close()
-        say(f"the site is running; joining {self.address}")
-        Node(link, site.ask, folder, str(self.address), self.give_up).run()
+        node = Node(link, site.ask, folder, str(self.address), self.give_up)
+        if node.before is None:  # at a return the server should not wait for the data to be loaded
+            site.connect().close()
+            say("the site is running")
+        say(f"joining {self.address}")
+        node.run()
 
     def _describe_site(self, folder: Path) -> None:
         """Write how the site's process is started."""

@@ -144,7 +144,7 @@ class Node:
         start, tries, said = self._clock(), 0, ""
         while True:
             try:
-                node = self._link.join(self._before())
+                node = self._link.join(self.before)
             except Away as error:
                 reason = f"{self._server} does not answer ({error}); is the server running?"
             except Refused as error:
@@ -177,7 +177,8 @@ class Node:
             "is in use by another `fedsift join`; `fedsift status` at the server shows which"
         )
 
-    def _before(self) -> int | None:
+    @property
+    def before(self) -> int | None:
         """Return the node's id in the session before, at this server."""
         try:
             kept = json.loads(self._memory.read_text(encoding="utf-8"))

@@ -63,7 +63,7 @@ def write_report(folders: Iterable[str | Path], out: str | Path) -> Path:
     if out.is_dir():
         raise InputError(f"{out} is a folder; give the name of an HTML file to write")
     page = render([load_run(folder) for folder in unique])
-    _write(out, page)
+    write_text(out, page)
     return out
 
 
@@ -205,12 +205,3 @@ def _unbroken(text: str) -> str:
     """Keep a number on one line with its unit and its name."""
     text = re.sub(r"\b(F1|precision|recall) (?=\d)", "\\1\N{NO-BREAK SPACE}", text)
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written ({error.strerror}); choose another place"
-        ) from error

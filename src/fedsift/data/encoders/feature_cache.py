@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fedsift.data.encoders.encoder import Batch, Encoder
-from fedsift.errors import DataError
+from fedsift.errors import DataError, FedsiftError
 from fedsift.files import write_atomically
 from fedsift.problem.inputs import Inputs, Shape, take
 
@@ -154,8 +154,8 @@ def _write(path: Path, part: Any) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # features tell about samples
         write_atomically(path, save)
-    except OSError as error:
+    except (OSError, FedsiftError) as error:
         raise DataError(
-            f"features cannot be kept in {path.parent} ({error.strerror}); set {VARIABLE} to a "
-            "folder with space that can be written to"
+            f"features cannot be kept in {path.parent} ({error}); set {VARIABLE} to a folder with "
+            "space that can be written to"
         ) from error
