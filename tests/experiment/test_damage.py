@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import fedsift as fs
-from fedsift.audit.review.decisions import Decisions
+from fedsift.audit.review.decisions import Asked, Decisions
 from fedsift.client import ClientState
 from fedsift.errors import InputError
 from fedsift.experiment.run import execute
@@ -83,8 +83,8 @@ def test_no_resumed_run_takes_what_was_not_written(tmp_path, tiny, outcome, name
 def test_a_damaged_decision_is_refused(tmp_path):
     made = Decisions(tmp_path / "decisions.jsonl", 9)
     for n in range(3):
-        made.decide(n, 0, "relabel", 2, "tab")
-    made.undo("tab")
+        made.save([Asked(n, 0, "relabel", 2)], tab="tab")
+    made.undo(tab="tab")
     made.close()
     lines = (tmp_path / "decisions.jsonl").read_text().splitlines()
     for _ in flips(tmp_path / "decisions.jsonl", count=200):
