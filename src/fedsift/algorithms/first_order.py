@@ -3,7 +3,7 @@
     y ≈ argmin G(x, ·)        z ≈ argmin G(x, ·) + F / λ
     ∇h ≈ ∇_x F(x, z) + λ (∂_x G(x, z) − ∂_x G(x, y)),     for weights λ (ℓ_j(z) − ℓ_j(y)) / N
 
-A sample is bad if a model that also learns the clean set likes it less. In round k client m
+A sample is bad if its loss is higher in a model that also learns the clean set. In round k client m
 receives y_k and z_k, and does at (x_k, y_k, z_k)
 
     y^m_T, z^m_T   from T local steps each, on the same batches: their noise is in both
@@ -130,7 +130,7 @@ def build(settings: Settings, context: BuildContext) -> Algorithm:  # noqa: ARG0
 
 
 METHOD = Method(
-    "a sample is bad if a model that also learns the clean set likes it less; two models",
+    "a sample is bad if its loss is higher in a model that also learns the clean set; two models",
     (*BILEVEL, CleanStepKeys),
     build,
     learns_weights=True,
