@@ -13,11 +13,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from fedsift.report import write_report
 
 IMAGES = Path(__file__).parents[1] / "images"
 METHOD, CLIENT = "auto", "0"
-DESK, PHONE = {"width": 1100, "height": 760}, {"width": 390, "height": 780}
+DESK, WIDE, PHONE = (1100, 760), (1280, 800), (390, 780)
 
 
 def main(demo: Path) -> None:
@@ -27,13 +29,8 @@ def main(demo: Path) -> None:
         sys.exit("there is no Chromium; on Debian: apt-get install chromium")
     with sync_playwright() as driver, tempfile.TemporaryDirectory() as place:
         browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        report = (demo / "report.html").absolute().as_uri()
-        for name, size in (("report", DESK), ("report-phone", PHONE)):
-            page = browser.new_page(viewport=size)  # type: ignore[arg-type]
-            page.goto(report)
-            page.screenshot(path=IMAGES / f"{name}.png")
-            if name == "report" and page.locator(".gallery").count():
-                page.locator("section:has(.gallery)").screenshot(path=IMAGES / "report-sites.png")
+        alone = write_report([demo / METHOD], Path(place) / "report.html")
+        _report(browser, (demo / "report.html").absolute().as_uri(), alone.as_uri())
         copy = Path(shutil.copytree(demo / METHOD, Path(place) / METHOD))
         (copy / "clients" / CLIENT / "decisions.jsonl").unlink(missing_ok=True)
         command = [
@@ -48,17 +45,29 @@ def main(demo: Path) -> None:
             "reviewer",
         ]
         with subprocess.Popen(
-            [*command, "--no-browser"], stdout=subprocess.PIPE, text=True
+            [*command, "--name", "Ana", "--no-browser"], stdout=subprocess.PIPE, text=True
         ) as server:
             try:
-                address = _address(server)
-                for scheme in ("light", "dark"):
-                    page = browser.new_page(viewport=DESK, color_scheme=scheme)  # type: ignore[arg-type]
-                    page.goto(address)
-                    _review(page, scheme)
+                _review(browser, _address(server))
             finally:
                 server.terminate()
         browser.close()
+
+
+def _page(browser: Browser, size: tuple[int, int], scheme: str = "light") -> Page:
+    viewport = {"width": size[0], "height": size[1]}
+    return browser.new_page(viewport=viewport, color_scheme=scheme)  # type: ignore[arg-type]
+
+
+def _report(browser: Browser, address: str, alone: str) -> None:
+    for name, size in (("report", DESK), ("report-phone", PHONE)):
+        page = _page(browser, size)
+        page.goto(address)
+        page.screenshot(path=IMAGES / f"{name}.png")
+    page = _page(browser, DESK)
+    page.goto(alone)
+    page.locator(".gallery summary").first.click()
+    page.locator("section:has(.gallery)").screenshot(path=IMAGES / "report-sites.png")
 
 
 def _address(server: subprocess.Popen[str]) -> str:
@@ -69,18 +78,26 @@ def _address(server: subprocess.Popen[str]) -> str:
     sys.exit("the review did not start")
 
 
-def _review(page: Page, scheme: str) -> None:
+def _review(browser: Browser, address: str) -> None:
+    page = _page(browser, WIDE)
+    page.goto(address)
     page.wait_for_selector("body[data-ready]")
-    if scheme == "light":
-        for key in "akaxa":
-            with page.expect_response("**/api/decide"):
-                page.keyboard.press(key)
-            page.wait_for_timeout(100)
-        page.screenshot(path=IMAGES / "review-single.png")
-    else:
-        page.keyboard.press("g")
-        page.wait_for_timeout(500)
-        page.screenshot(path=IMAGES / "review-grid.png")
+    for key in "akaxa":
+        with page.expect_response("**/api/decide"):
+            page.keyboard.press(key)
+        page.wait_for_timeout(100)
+    page.wait_for_selector("#near-list img")
+    page.wait_for_timeout(300)
+    page.screenshot(path=IMAGES / "review-single.png")
+    page = _page(browser, WIDE, "dark")
+    page.goto(address)
+    page.wait_for_selector("body[data-ready]")
+    page.keyboard.press("g")
+    for _ in range(4):
+        page.keyboard.press("Space")
+        page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(500)
+    page.screenshot(path=IMAGES / "review-grid.png")
 
 
 if __name__ == "__main__":

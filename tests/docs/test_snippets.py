@@ -43,7 +43,7 @@ NOT_RUN = {  # in the guide: a word that a command has, and why it is only parse
 ELSEWHERE = {
     "docs/guide/own-data.md": "tests/test_own_data_guide.py runs it on files of these names",
     "docs/guide/audit.md": "its commands make the figures of its tables; tests/cli/test_audit.py",
-    "docs/guide/review.md": "tests/audit/review and tests/data/test_corrected.py run these",
+    "docs/guide/review.md": "tests/audit/review and tests/cli/test_review.py run these",
     "docs/guide/deploy.md": "tests/flower runs a deployment by these commands",
 }
 QUICK = ("--set", "rounds=2")

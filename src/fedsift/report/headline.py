@@ -1,4 +1,4 @@
-"""What the audits say, in a sentence: how many labels are suspicious, and how many are wrong.
+"""What the audit says, in a sentence: how many labels are suspicious, and how many are wrong.
 
 The sites' own audits are read where they are. A server of a real federation has only the counts
 that sites share; it says where the audits are.
@@ -11,17 +11,20 @@ from collections.abc import Sequence
 from fedsift.report.compare import Setting
 from fedsift.report.runs import FIXED_WEIGHTS, Run
 from fedsift.report.sites import SiteRow, audited
+from fedsift.report.verdict import lead
 
 
 def headline(setting: Setting) -> str:
-    """Return the audits' result of the first run that has one; empty where nothing is audited."""
-    sifters = [run for _, _, run in setting.runs if run.method not in FIXED_WEIGHTS]
-    for run in sifters:
+    """Return the audit of the method that the verdict is about; empty where nothing is audited."""
+    leader = lead(setting)
+    if leader is None or leader.method in FIXED_WEIGHTS:
+        return ""
+    for run in leader.runs:
         if rows := audited(run)[0]:
-            by = f" ({run.method})" if len(sifters) > 1 else ""
-            return _counted(rows, by)
-    finished = [run for run in sifters if run.finished]
-    return _shared(finished[0]) if finished and not _has_weights(finished[0]) else ""
+            sifters = {v.name for v in setting.variants if v.method not in FIXED_WEIGHTS}
+            return _counted(rows, f" ({leader.name})" if len(sifters) > 1 else "")
+    finished = [run for run in leader.runs if run.finished]
+    return _shared(finished[0]) if finished and finished[0].weights.empty else ""
 
 
 def _counted(rows: Sequence[SiteRow], by: str) -> str:
@@ -47,10 +50,6 @@ def _shared(run: Run) -> str:
         f"{flagged:,} of {samples:,} labels at {_sites(len(counts))} are probably wrong, by the "
         f"counts that sites share; {there}."
     )
-
-
-def _has_weights(run: Run) -> bool:
-    return not run.weights.empty
 
 
 def _sites(count: int) -> str:

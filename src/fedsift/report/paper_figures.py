@@ -41,7 +41,8 @@ RATE_COLOURS = {
     100.0: COLOURS["focus"],
     1000.0: COLOURS["iter-sketch"],
 }
-MARKERS = dict(zip(METHODS, "oXs^Dpd8H+xv<>Ph1234.|*", strict=True))  # for print without colours
+MARKS = (*"oXs^Dpd8H+xv<>Ph1234.|", "$c$", "$n$", "$y$", "*")
+MARKERS = dict(zip(METHODS, MARKS, strict=True))  # for print without colours
 PANEL = (3.6, 2.3)  # inches
 DPI = 200
 

@@ -24,7 +24,8 @@ METHODS = (
     *("fedavg", "clean-only", "focus", "preprocess", "disagreement"),
     *("glc", "em", "gce", "elr", "fedelc", "fedcorr"),
     *("iter-topk", "iter-sketch", "non-iter", "single-loop", "out-of-fold"),
-    *("posterior", "no-hessian", "first-order", "clean-step", "simfbo", "fedbioacc", "oracle"),
+    *("posterior", "no-hessian", "first-order", "clean-step", "simfbo", "fedbioacc"),
+    *("cg", "neumann", "nystrom", "oracle"),
 )
 COMPRESSING = tuple(name for name, row in KNOWN.items() if row.reads("rate"))
 MEGABYTE = 1e6

@@ -14,27 +14,36 @@ UNKNOWN = "The true labels are unknown, so the flagged labels are not scored."
 NOISE_TOLERANCE = 0.05  # the effective noise of two seeds differs a little; more is another problem
 
 
+def lead(setting: Setting) -> Variant | None:
+    """Return the variant that a setting is judged by: of those that sift labels the best one."""
+    scored = [v for v in setting.variants if v.mean("test_accuracy") is not None]
+    sifters = [v for v in scored or setting.variants if v.method not in FIXED_WEIGHTS]
+    if sifters:
+        return max(sifters, key=_accuracy if scored else _f1)
+    return scored[0] if scored else None
+
+
 def verdict(setting: Setting) -> str:
     """Return how the runs of a setting ended."""
     scored = [v for v in setting.variants if v.mean("test_accuracy") is not None]
     sifters = [v for v in scored if v.method not in FIXED_WEIGHTS]
-    if not scored:
+    leader = lead(setting)
+    if not scored or leader is None:
         return _without_accuracy(setting)
-    lead = max(sifters or scored[:1], key=_accuracy)
-    oracle = None if lead.method == "oracle" else _reference("oracle", lead, scored)
-    fedavg = None if lead.method == "fedavg" else _reference("fedavg", lead, scored)
-    named = [v for v in (lead, oracle, fedavg) if v is not None]
+    oracle = None if leader.method == "oracle" else _reference("oracle", leader, scored)
+    fedavg = None if leader.method == "fedavg" else _reference("fedavg", leader, scored)
+    named = [v for v in (leader, oracle, fedavg) if v is not None]
     equal_rounds = len({run.rounds_done for v in named for run in v.runs}) == 1
 
-    sentence = _opening(lead, sifters) + _status(lead, equal_rounds)
+    sentence = _opening(leader, sifters) + _status(leader, equal_rounds)
     if oracle is not None:
-        sentence += f", {_gap(lead, oracle)} the oracle{_status(oracle, equal_rounds)}"
+        sentence += f", {_gap(leader, oracle)} the oracle{_status(oracle, equal_rounds)}"
     if fedavg is not None:
         mean = f" (mean of {_counted(fedavg)} runs)" if _counted(fedavg) > 1 else ""
         sentence += f"; fedavg {_verb(fedavg)} at {percent(_accuracy(fedavg))}{mean}"
         sentence += _status(fedavg, equal_rounds)
     sentence += "."
-    return f"{sentence} {_detection(lead, sifters)}" if sifters else sentence
+    return f"{sentence} {_detection(leader, sifters)}" if sifters else sentence
 
 
 def percent(fraction: float) -> str:
@@ -47,29 +56,29 @@ def _without_accuracy(setting: Setting) -> str:
     sifters = [v for v in setting.variants if v.method not in FIXED_WEIGHTS]
     if not sifters:
         return sentence
-    lead = max(sifters, key=_f1)
-    return f"{sentence} {_detection(lead, sifters, lead.name)}"
+    best = max(sifters, key=_f1)
+    return f"{sentence} {_detection(best, sifters, best.name)}"
 
 
-def _opening(lead: Variant, sifters: list[Variant]) -> str:
+def _opening(leader: Variant, sifters: list[Variant]) -> str:
     """Return `iter-sketch ends at 98.2 % test accuracy`, with the field it is the best of."""
-    subject, place = lead.name, ""
+    subject, place = leader.name, ""
     if len(sifters) > 1:
         methods = len({v.method for v in sifters})
         field = f"{methods} methods" if methods == len(sifters) else f"{len(sifters)} variants"
-        subject = f"Of the {field} that sift labels, {lead.name}"
-        ties = [v.name for v in sifters if v is not lead and _accuracy(v) == _accuracy(lead)]
+        subject = f"Of the {field} that sift labels, {leader.name}"
+        ties = [v.name for v in sifters if v is not leader and _accuracy(v) == _accuracy(leader)]
         place = f" highest, level with {' and '.join(ties)}," if ties else " highest"
-    sentence = f"{subject} {_verb(lead)}{place} at {percent(_accuracy(lead))} test accuracy"
-    if _counted(lead) > 1:
-        values = lead.values("test_accuracy")
+    sentence = f"{subject} {_verb(leader)}{place} at {percent(_accuracy(leader))} test accuracy"
+    if _counted(leader) > 1:
+        values = leader.values("test_accuracy")
         low, high = (f"{100 * value:.1f}" for value in (min(values), max(values)))
         sentence += f" (mean of {len(values)} runs, {low} to {high})"
     return sentence
 
 
-def _gap(lead: Variant, oracle: Variant) -> str:
-    points = 100 * (_accuracy(lead) - _accuracy(oracle))
+def _gap(leader: Variant, oracle: Variant) -> str:
+    points = 100 * (_accuracy(leader) - _accuracy(oracle))
     if abs(points) < 0.05:
         return "level with"
     return f"{abs(points):.1f} points {'above' if points > 0 else 'below'}"
@@ -86,11 +95,11 @@ def _status(variant: Variant, equal_rounds: bool) -> str:
     return "" if equal_rounds or len(done) > 1 else f" after {_rounds(done.pop())}"
 
 
-def _detection(lead: Variant, sifters: list[Variant], subject: str = "It") -> str:
-    f1 = lead.mean("f1")
+def _detection(leader: Variant, sifters: list[Variant], subject: str = "It") -> str:
+    f1 = leader.mean("f1")
     if f1 is None:
-        return _why_unscored(lead)
-    parts = [(name, lead.mean(name)) for name in ("precision", "recall")]
+        return _why_unscored(leader)
+    parts = [(name, leader.mean(name)) for name in ("precision", "recall")]
     known = [f"{name} {value:.2f}" for name, value in parts if value is not None]
     sentence = f"{subject} finds mislabelled samples with F1 {f1:.2f}"
     if known:
@@ -101,22 +110,22 @@ def _detection(lead: Variant, sifters: list[Variant], subject: str = "It") -> st
     return f"{sentence}."
 
 
-def _why_unscored(lead: Variant) -> str:
-    noise = lead.mean("noise_rate")
-    if not any(run.finished for run in lead.runs):
+def _why_unscored(leader: Variant) -> str:
+    noise = leader.mean("noise_rate")
+    if not any(run.finished for run in leader.runs):
         return "Flagged labels are scored when the run has ended."
     if noise == 0:
         return "No label is wrong in this data, so there is nothing to find."
-    if noise is None and not any(run.truth_known for run in lead.runs):
+    if noise is None and not any(run.truth_known for run in leader.runs):
         return UNKNOWN
-    return f"{lead.name} has no score for the mislabelled samples it finds."
+    return f"{leader.name} has no score for the mislabelled samples it finds."
 
 
-def _reference(method: str, lead: Variant, scored: list[Variant]) -> Variant | None:
-    """Return the variant of a reference method that is fair to compare with `lead`."""
-    variants = [v for v in scored if v.method == method and _same_noise(v, lead)]
+def _reference(method: str, leader: Variant, scored: list[Variant]) -> Variant | None:
+    """Return the variant of a reference method that is fair to compare with `leader`."""
+    variants = [v for v in scored if v.method == method and _same_noise(v, leader)]
     if len(variants) > 1:
-        variants = [v for v in variants if v.detail == lead.detail]
+        variants = [v for v in variants if v.detail == leader.detail]
     return variants[0] if len(variants) == 1 else None
 
 

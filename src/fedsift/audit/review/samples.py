@@ -15,7 +15,7 @@ from fedsift.audit.review import pictures
 from fedsift.audit.review.decisions import NONE, UNUSABLE, Decisions
 from fedsift.audit.review.neighbours import Neighbours
 from fedsift.audit.site import SiteAudit
-from fedsift.data.samples import Content
+from fedsift.data.samples import Arrays, Content
 
 PROBABLE = 5  # classes that the picker offers first
 TEXT = 40  # characters from which a value is text to read, not a word
@@ -86,6 +86,8 @@ class ReviewSamples:
 
     def fields(self, index: int) -> list[tuple[str, str, str]]:
         """Return (name, kind, text) of each field, as a person reads it."""
+        if self.are_images and isinstance(self.content, Arrays):
+            return []  # its numbers are seen in the picture
         items = self.content.fields(index).items()
         return [(name, _kind(value), shown(value)) for name, value in items]
 
