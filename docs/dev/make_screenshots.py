@@ -33,19 +33,9 @@ def main(demo: Path) -> None:
         _report(browser, (demo / "report.html").absolute().as_uri(), alone.as_uri())
         copy = Path(shutil.copytree(demo / METHOD, Path(place) / METHOD))
         (copy / "clients" / CLIENT / "decisions.jsonl").unlink(missing_ok=True)
-        command = [
-            sys.executable,
-            "-m",
-            "fedsift",
-            "review",
-            str(copy),
-            "--client",
-            CLIENT,
-            "--name",
-            "reviewer",
-        ]
+        command = [sys.executable, "-m", "fedsift", "review", str(copy), "--client", CLIENT]
         with subprocess.Popen(
-            [*command, "--name", "Ana", "--no-browser"], stdout=subprocess.PIPE, text=True
+            [*command, "--name", "reviewer", "--no-browser"], stdout=subprocess.PIPE, text=True
         ) as server:
             try:
                 _review(browser, _address(server))

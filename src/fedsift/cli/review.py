@@ -17,7 +17,7 @@ from fedsift.experiment.auditing import open_audit
 EXAMPLES = """\
 examples:
   fedsift review runs/digits-auto-0 --client 3
-  fedsift review runs/own --client north --name Ana --sample P0012
+  fedsift review runs/own --client north --name reviewer --sample P0012
   fedsift review runs/own --client north --export own --out patients-corrected.csv
 
 The page is served on this machine only, to a browser that has the token in the address. Decisions
