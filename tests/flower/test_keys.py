@@ -1,15 +1,23 @@
 """Keys: a handshake works with the CA made and with no other; private files are private."""
 
+import datetime
 import socket
 import ssl
 import threading
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from fedsift.cli.main import main
 from fedsift.errors import InputError
-from fedsift.flower.keys import make_keys
+from fedsift.flower.keys import (
+    expiry,
+    load_or_make_key,
+    make_keys,
+    read_certificate,
+    renew,
+)
 
 
 def _handshake(keys, ca, host):
@@ -71,3 +79,35 @@ def test_a_negative_number_of_sites_writes_nothing(tmp_path, capsys):
     assert main(["keys", "--out", str(tmp_path / "keys"), "--sites", "-1"]) == 2
     assert "--sites is -1" in capsys.readouterr().err
     assert not (tmp_path / "keys").exists()
+
+
+def test_a_site_makes_its_own_key_and_only_the_public_half_travels(tmp_path, capsys):
+    assert main(["keys", "--site", str(tmp_path / "north")]) == 0
+    assert "north.pub: send it" in capsys.readouterr().out
+    assert (tmp_path / "north").stat().st_mode & 0o077 == 0
+    load_or_make_key(tmp_path / "north")
+    assert b"PRIVATE" not in (tmp_path / "north.pub").read_bytes()
+    assert main(["keys", "--site", str(tmp_path / "north")]) == 2
+    assert "exists" in capsys.readouterr().err
+
+
+def test_a_renewed_certificate_is_of_the_same_ca_for_the_same_hosts(tmp_path):
+    make_keys(tmp_path, [], ["fed.example.org"])
+    ca, old = (read_certificate(tmp_path / name) for name in ("ca.crt", "server.crt"))
+    renew(tmp_path)
+    new = read_certificate(tmp_path / "server.crt")
+    new.verify_directly_issued_by(ca)
+    names = [
+        c.extensions.get_extension_for_class(x509.SubjectAlternativeName).value for c in (old, new)
+    ]
+    assert names[0] == names[1]
+    assert new.serial_number != old.serial_number
+    assert (tmp_path / "server.key").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(("days", "said"), [(100, None), (29, "will expire"), (-1, "has expired")])
+def test_an_end_within_30_days_is_said(tmp_path, days, said):
+    make_keys(tmp_path, [])
+    end = read_certificate(tmp_path / "ca.crt").not_valid_after_utc
+    found = expiry(tmp_path / "ca.crt", end - datetime.timedelta(days=days))
+    assert (found is None) if said is None else (said in found)

@@ -28,6 +28,7 @@ COMMANDS = {
     "keys": "a development CA, the server's certificate, a key per site",
     "server": "the server of a real federation, with TLS and authentication of the sites",
     "join": "take part in a real federation with a site's own data",
+    "status": "which sites are connected, and how far the runs are",
     "submit": "start a run on a real federation and fetch its run folder",
     "site": "the process that holds a site's data and replies to requests",
 }

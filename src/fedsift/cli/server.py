@@ -6,13 +6,16 @@ import argparse
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedsift.cli.connection import add_switches, address
 from fedsift.cli.own import add_classes, add_column_kinds, add_encoder
 from fedsift.cli.reading import add_reading, reading
 from fedsift.errors import InputError
 from fedsift.files import absolute
+
+if TYPE_CHECKING:
+    from fedsift.flower.programs import Address
 
 EXAMPLES = r"""\
 examples:
@@ -54,6 +57,9 @@ def add(commands: Any) -> None:
     add_classes(parser)
     parser.add_argument("--model", metavar="WHAT", help="a model's name, or module:function")
     add_encoder(parser)
+    parser.add_argument(
+        "--revoke", metavar="NAME", help="refuse this site from now on, and stop; see `status`"
+    )
     add_switches(parser)
     parser.set_defaults(handler=handle)
 
@@ -67,6 +73,8 @@ def handle(options: argparse.Namespace) -> int:
     keys = None if options.keys is None else options.keys.absolute()
     ca = None if keys is None else keys / "ca.crt"
     listen = address(f"{options.host}:{options.port}", ca, insecure=options.insecure)
+    if options.revoke is not None:
+        return _revoke(listen, keys, options.revoke)
     own = {name: getattr(options, name) for name in ("model", "encoder", "classes")}
     own |= {
         name: path and absolute(path)
@@ -78,6 +86,16 @@ def handle(options: argparse.Namespace) -> int:
         own["reading"] = asdict(reading(options))
         _check_data(options)
     ServerDeployment(listen, options.folder, keys, own, options.verbose).run()
+    return 0
+
+
+def _revoke(where: Address, keys: Path | None, name: str) -> int:
+    from fedsift.flower.status import revoke  # noqa: PLC0415 - slow to import
+
+    if keys is None:
+        raise InputError("--keys is missing; without TLS there are no keys to revoke")
+    revoke(where, keys, name)
+    print(f"{name} is refused from now on")
     return 0
 
 

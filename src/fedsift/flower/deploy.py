@@ -27,7 +27,7 @@ from typing import Any
 from fedsift.errors import InputError, RunError
 from fedsift.files import hold, sweep, write_text
 from fedsift.flower import programs
-from fedsift.flower.keys import load_or_make_key
+from fedsift.flower.keys import expiry, load_or_make_key
 from fedsift.flower.programs import Address
 from fedsift.flower.supervise import Program, keep_running
 from fedsift.logs import say
@@ -93,6 +93,9 @@ class ServerDeployment:
         with Control(str(local), local.ca) as control:
             for key in keys:
                 control.register(key.read_bytes(), key.stem)
+        if self.keys is not None and local.ca is not None:
+            for name in ("server.crt", "ca.crt"):
+                warn_of_expiry(self.keys / name)
         say(f"server ready on {self.address}, {len(keys)} sites may join")
         return True
 
@@ -134,6 +137,8 @@ class SiteDeployment:
 
         key = load_or_make_key(self.key or folder / "node.key", make=self.key is None)
         link = Session(str(self.address), self.address.ca, key, register=self.key is None)
+        if self.address.ca is not None:
+            warn_of_expiry(self.address.ca)
         node = Node(link, site.ask, folder, str(self.address), self.give_up)
         if node.before is None:  # at a return the server should not wait for the data to be loaded
             site.connect().close()
@@ -155,6 +160,12 @@ class SiteDeployment:
         say(f"+ {shlex.join(command)}", show=self.verbose)
         text = json.dumps({"command": command, "cwd": str(Path.cwd())})
         write_text(folder / COMMAND, text)
+
+
+def warn_of_expiry(path: Path) -> None:
+    """Say when a certificate ends soon."""
+    warning = expiry(path)
+    say(f"warning: {warning}", show=warning is not None)
 
 
 def listens(address: Address) -> bool:

@@ -25,9 +25,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedsift.errors import InputError
+from fedsift.files import write_atomically
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 DAYS = 365
+WARN = 30  # days before a certificate's end
 
 
 def make_keys(folder: Path, sites: Sequence[str], hosts: Sequence[str] = ()) -> list[Path]:
@@ -45,6 +47,55 @@ def make_keys(folder: Path, sites: Sequence[str], hosts: Sequence[str] = ()) -> 
         if not (folder / "sites" / name).exists():
             written += _pair(folder / "sites" / name)
     return written
+
+
+def make_site_key(path: Path) -> list[Path]:
+    """Write a site's key pair; only the public half is for others."""
+    if path.exists():
+        raise InputError(f"{path} exists; choose another name, and have the old key revoked")
+    return _pair(path)
+
+
+def renew(folder: Path) -> list[Path]:
+    """Write a new certificate of the server, for the same hosts and by the same CA."""
+    try:
+        ca_key = form.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
+        ca, old = (read_certificate(folder / name) for name in ("ca.crt", "server.crt"))
+        names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound) as error:
+        raise InputError(f"{folder} has no keys to renew ({error}); run `fedsift keys`") from None
+    assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP384R1())
+    hosts = [str(name.value) for name in names]
+    certificate = _server_certificate(hosts, ca.subject, ca_key, key)
+    new = {"server.key": _pem(key), "server.crt": certificate.public_bytes(form.Encoding.PEM)}
+    for name, data in new.items():
+        path = folder / name
+        write_atomically(path, lambda target, data=data: _ignore(target.write_bytes(data)))  # type: ignore[misc]
+    (folder / "server.key").chmod(0o600)
+    return [folder / name for name in new]
+
+
+def _ignore(_: object) -> None:
+    return None
+
+
+def read_certificate(path: Path) -> x509.Certificate:
+    """Read a certificate; refuse what is none."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not a certificate ({error}); ask for ca.crt") from None
+
+
+def expiry(path: Path, now: datetime.datetime | None = None) -> str | None:
+    """Return a warning if a certificate expires within ``WARN`` days or has expired."""
+    end = read_certificate(path).not_valid_after_utc
+    left = end - (now or datetime.datetime.now(datetime.UTC))
+    if left > datetime.timedelta(days=WARN):
+        return None
+    state = "has expired" if left < datetime.timedelta(0) else "will expire"
+    return f"{path} {state} on {end:%Y-%m-%d}; `fedsift keys --renew` at the server makes a new one"
 
 
 def load_or_make_key(path: Path, *, make: bool = False) -> ec.EllipticCurvePrivateKey:
@@ -84,7 +135,22 @@ def _certificates(folder: Path, hosts: Sequence[str]) -> list[Path]:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), False)
         .sign(ca_key, hashes.SHA384())
     )
-    certificate = (
+    certificate = _server_certificate(hosts, ca_name, ca_key, key)
+    return [
+        _private(folder / "ca.key", _pem(ca_key)),
+        _public(folder / "ca.crt", ca.public_bytes(form.Encoding.PEM)),
+        _private(folder / "server.key", _pem(key)),
+        _public(folder / "server.crt", certificate.public_bytes(form.Encoding.PEM)),
+    ]
+
+
+def _server_certificate(
+    hosts: Sequence[str],
+    ca_name: x509.Name,
+    ca_key: ec.EllipticCurvePrivateKey,
+    key: ec.EllipticCurvePrivateKey,
+) -> x509.Certificate:
+    return (
         _draft(_name(hosts[0]), ca_name, key.public_key())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), False)
@@ -94,12 +160,6 @@ def _certificates(folder: Path, hosts: Sequence[str]) -> list[Path]:
         )
         .sign(ca_key, hashes.SHA384())
     )
-    return [
-        _private(folder / "ca.key", _pem(ca_key)),
-        _public(folder / "ca.crt", ca.public_bytes(form.Encoding.PEM)),
-        _private(folder / "server.key", _pem(key)),
-        _public(folder / "server.crt", certificate.public_bytes(form.Encoding.PEM)),
-    ]
 
 
 def _pair(path: Path) -> list[Path]:
