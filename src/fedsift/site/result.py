@@ -89,8 +89,12 @@ class SiteResult:
         """Write the model and the audit into the run's folder at the site."""
         sealed.save(folder / "model.safetensors", model.to_module(y).state_dict())
         audit.record.write(folder)
-        path_of(folder, audit.site).chmod(0o600)
         audit.write(folder)
+        for path in (
+            path_of(folder, audit.site),
+            path_of(folder, audit.site).parent / "audit.json",
+        ):
+            path.chmod(0o600)  # labels and samples
         kept = {**asdict(self), "calibration": self.calibration.to_json()}
         write_text(folder / "site.json", json.dumps(kept, ensure_ascii=False) + "\n")
         made = ("weights.parquet", "audit.json")
