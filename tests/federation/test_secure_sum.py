@@ -276,3 +276,19 @@ def test_a_reply_of_other_parts_is_asked_for_again(numbers, monkeypatch):
         answers = Cohort(secure, tuple(range(10))).ask(Request("numbers", k))
     expected = 1e6 + sum(m * n for m, n in enumerate(SIZES)) / sum(SIZES)
     assert answers.mean("extra").tolist() == pytest.approx([expected] * 3, abs=8)
+
+
+@pytest.mark.parametrize("action", ["sum-keys", "sum-shares", "sum-reveal", "numbers"])
+def test_a_malformed_part_of_a_sum_is_its_clients_fault_and_ends_nothing(numbers, action):
+    class Malformed(Absent):
+        def ask(self, request, clients):
+            replies = super().ask(request, clients)
+            if request.action != action or replies[0].client:
+                return replies
+            wrong = {name: torch.zeros(3, dtype=torch.int64) for name in replies[0].arrays}
+            return [replace(replies[0], arrays=wrong), *replies[1:]]
+
+    clients = [Client(m, Problem(), Batch(10)) for m in range(6)]
+    federation = SecureSumFederation(Malformed(LocalFederation(clients)))
+    replies = federation.ask(Request("numbers", 0), range(6))
+    assert sum(r.error is None for r in replies) >= 5

@@ -13,6 +13,7 @@ examples:
   fedsift audit runs/digits-auto-0                             every site, as csv
   fedsift audit runs/digits-auto-0 --client 3 --format parquet --out site-3
   fedsift audit runs/digits-auto-0 --client 3 --format label-studio
+  fedsift audit runs/digits-auto-0 --validation                the clean set instead
 
 columns: site, index and id of the sample, given_label, predicted_label, label_score (probability
 that the given label is right), is_label_issue (score below 0.5), confidence of the predicted
@@ -42,6 +43,11 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where to write (default: RUN/clients/NAME)"
+    )
+    parser.add_argument(
+        "--validation",
+        action="store_true",
+        help="list the clean samples that look wrong or that the model contradicts, and stop",
     )
     parser.set_defaults(handler=handle)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -13,10 +14,13 @@ from rich.table import Table
 from fedsift.audit import SUFFIXES, SiteAudit, write_issues
 from fedsift.errors import InputError
 from fedsift.experiment.auditing import open_audit
+from fedsift.experiment.run_folder import RunFolder
 
 
 def handle(options: argparse.Namespace) -> int:
     """Write the issues and print a summary per site."""
+    if options.validation:
+        return _validation(options.run)
     sys.path.insert(0, str(Path.cwd()))  # for samples of module:function
     run = open_audit(options.run)
     sites = run.sites if options.client is None else [options.client]
@@ -69,3 +73,21 @@ def _print(audits: list[SiteAudit]) -> None:
     for basis in dict.fromkeys(audit.summary.basis for audit in audits):
         if basis:
             console.print(f"{basis[0].upper()}{basis[1:]}.", soft_wrap=True)
+
+
+def _validation(folder: Path) -> int:
+    """List the clean samples that something contradicts."""
+    path = RunFolder(folder).summary
+    if not path.exists():
+        raise InputError(f"{folder} has no summary; the run has not ended, or is none")
+    found = json.loads(path.read_text(encoding="utf-8")).get("clean_set", {})
+    suspects, rows = found.get("suspects", []), found.get("contradicted", [])
+    for position in suspects:
+        print(f"position {position}: looks wrong to models that have not seen it")
+    for row in rows:
+        print(
+            f"position {row['position']}: labelled '{row['given']}', the model of all sites says "
+            f"'{row['predicted']}' ({row['probability']:.0%})"
+        )
+    print(f"{len({*suspects, *(row['position'] for row in rows)})} clean samples to check")
+    return 0

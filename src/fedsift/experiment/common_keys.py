@@ -11,6 +11,7 @@ from typing import ClassVar
 from fedsift.algorithms.registry import METHODS
 from fedsift.data import DATASETS, NOISES, PARTITIONS, SPLITS
 from fedsift.errors import ConfigError
+from fedsift.federation.robust import RobustKeys
 from fedsift.keys import AUTO, Keys, hint, key, keys_of
 from fedsift.problem.networks import MODELS
 from fedsift.references import REFERENCE
@@ -97,6 +98,9 @@ class FileKeys(Keys):
     image_size: str = key("", "resize images to HEIGHTxWIDTH; empty: no resizing")
     skip_unreadable: bool = key(False, "leave out images that cannot be read, and count them")
     classes: tuple[str, ...] = key((), "classes that the clean set may lack")
+    trust_clean_set: bool = key(
+        False, "use clean samples that look wrong, too; false: they are left out and listed"
+    )
     encoder: str = key("", "frozen encoder: timm:NAME, transformers:NAME, module:function, x.onnx")
     digest: str = key("", "hash of the sites' labels; the run sets it, to notice changed samples")
 
@@ -157,7 +161,7 @@ class TrafficKeys(Keys):
 
 
 COMMON: tuple[type[Keys], ...] = (
-    *(RunKeys, DataKeys, FileKeys, ModelKeys, FederationKeys, TrafficKeys),
+    *(RunKeys, DataKeys, FileKeys, ModelKeys, FederationKeys, RobustKeys, TrafficKeys),
 )
 # ``simulate`` has the data and the model, and ``fit`` names those keys of the run that it takes.
 NOT_SETTINGS = {*keys_of(RunKeys, DataKeys, FileKeys), "model"}

@@ -10,9 +10,13 @@ from typing import Any
 import torch
 
 from fedsift.algorithms import Algorithm, RoundInfo, Server, ServerState
+from fedsift.algorithms.found_steps import clean_loss
+from fedsift.errors import Diverged
 from fedsift.experiment.metrics import accuracy, detection
 from fedsift.experiment.setup import Setup
 from fedsift.federation import CompressedFederation, Rates
+from fedsift.federation.judged import Judge, JudgedFederation
+from fedsift.federation.robust import RobustKeys
 from fedsift.messages import Federation
 from fedsift.problem import outer_value
 
@@ -25,14 +29,15 @@ class Round:
     state: ServerState
 
 
-def rounds(setup: Setup, state: ServerState, first: int) -> Iterator[Round]:
+def rounds(
+    setup: Setup, state: ServerState, first: int, judge: Judge | None = None
+) -> Iterator[Round]:
     """Run rounds ``first`` .. K-1; rounds are numbered from 0 inside and from 1 in records."""
     config = setup.config
+    judge = judge or judge_of(setup)
     for k in range(first, config.rounds):
         before, start = setup.federation.traffic, time.perf_counter()
-        info, state = compressed_round(
-            setup.algorithm, setup.federation, setup.rates, setup.server, state, k
-        )
+        info, state, taken_back = judged_round(setup, judge, state, k)
         seconds = time.perf_counter() - start
         traffic = setup.federation.traffic - before
         due = (k + 1) % config.eval_every == 0 or k + 1 == config.rounds
@@ -44,9 +49,44 @@ def rounds(setup: Setup, state: ServerState, first: int) -> Iterator[Round]:
             "bytes_down": traffic.bytes_down,
             "exchanges": traffic.exchanges,
             "seconds": round(seconds, 4),
-            "events": list(info.events),
+            **judge.record(),
+            "events": [*info.events, *taken_back],
         }
         yield Round(record, state)
+
+
+def judge_of(setup: Setup) -> Judge:
+    """Return the judge of a run's replies."""
+    config = setup.config
+    return Judge(RobustKeys(config.aggregation, config.clip, config.max_share))
+
+
+def judged_round(
+    setup: Setup, judge: Judge, state: ServerState, k: int
+) -> tuple[RoundInfo, ServerState, tuple[str, ...]]:
+    """Do round k; where it leaves a far worse model and clients are suspect, take it back.
+
+    Without a suspect nothing is taken back: then it is the step that is wrong, not a client.
+    """
+    judge.begin()
+    judged = JudgedFederation(setup.federation, judge)
+    try:
+        info, after = compressed_round(setup.algorithm, judged, setup.rates, setup.server, state, k)
+        if not judge.suspects or not judge.exploded(*_losses(setup, state, after)):
+            return info, after, ()
+    except Diverged:
+        if not judge.suspects:
+            raise
+        info = RoundInfo()
+    names = [setup.site_name(m) for m in sorted(judge.suspects)]
+    for client, why in judge.suspects.items():
+        judge.drop(client, f"the model exploded: {why}")
+    sentence = f"round {k + 1} was taken back; suspects: {', '.join(names)}"
+    return info, replace(state, solver=state.solver.without_memory()), (sentence,)
+
+
+def _losses(setup: Setup, *states: ServerState) -> list[float]:
+    return [clean_loss(setup.server, state.y) for state in states]
 
 
 def compressed_round(

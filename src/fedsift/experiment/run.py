@@ -27,9 +27,10 @@ from fedsift.experiment.auditing import (
     verdict,
 )
 from fedsift.experiment.checkpoint import Checkpoint
+from fedsift.experiment.clean_watch import watch
 from fedsift.experiment.config import Config, from_mapping, read_toml
 from fedsift.experiment.diagnosing import diagnosis_of
-from fedsift.experiment.loop import rounds
+from fedsift.experiment.loop import judge_of, rounds
 from fedsift.experiment.notices import notices
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.setup import Setup, from_config
@@ -147,9 +148,13 @@ def _run(setup: Setup, folder: RunFolder, point: Checkpoint | None, observe: Obs
     for record in records:
         observe(record)
     start = time.perf_counter() - now.seconds
+    judge = judge_of(setup)
+    judge.strikes = folder.read_left_out()
     try:
-        for done in rounds(setup, now.state, now.next_round):
+        for done in rounds(setup, now.state, now.next_round, judge):
             folder.append(done.record)
+            if "dropped" in done.record:
+                folder.write_left_out(judge.strikes)
             records.append(done.record)
             k = done.record["round"]
             # Taken now: a round that fails midway has already changed some clients.
@@ -171,13 +176,15 @@ def _finish(
     """Audit the sites and sum up."""
     calibration = calibrate(setup, state)
     audits = audits_of(setup, calibration, records_of(setup, state, calibration))
+    watched, said = watch(setup, state)
+    clean = {} if setup.clean_set is None else setup.clean_set.to_json()
     summary = {
         **summarise(setup, records, seconds),
         **verdict(audits),
-        "notices": notices(records[-1], len(setup.server.validation), setup.config.method),
+        "notices": notices(records[-1], len(setup.server.validation), setup.config.method) + said,
         "calibration": calibration.to_json(),
         **_diagnosed(setup, state, records[-1]),
-        **({} if setup.clean_set is None else {"clean_set": setup.clean_set.to_json()}),
+        "clean_set": {**clean, **watched},
         **shared_counts(setup, audits),
     }
     return Finished(setup, state, records, audits, summary)
@@ -211,12 +218,27 @@ def summarise(setup: Setup, records: list[dict[str, Any]], seconds: float) -> di
         "seconds": round(seconds, 2),
         "hypergradient": hypergradient_summary(setup, last),
         "events": sum(len(r["events"]) for r in records),
+        **_distrusted(setup, records),
         "parameters": setup.model.length,
         "clients": len(setup.federation.sizes),
         "class_names": list(setup.data.class_names),
         "input_shape": list(setup.data.shape),
         "versions": versions(),
     }
+
+
+def _distrusted(setup: Setup, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the sites whose replies were dropped or looked wrong: in how many rounds, and why."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in ("dropped", "suspects"):
+        sites: dict[str, Any] = {}
+        for record in records:
+            for client, why in record.get(name, {}).items():
+                site = setup.site_name(int(client))
+                sites[site] = {"rounds": sites.get(site, {"rounds": 0})["rounds"] + 1, "why": why}
+        if sites:
+            found[name] = dict(sorted(sites.items(), key=lambda item: -item[1]["rounds"]))
+    return found
 
 
 def _chosen(setup: Setup) -> dict[str, Any]:

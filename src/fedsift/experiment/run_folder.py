@@ -9,6 +9,7 @@
     clients/<site>/weights.parquet  the site's samples after training (``audit.record``)
     clients/<site>/audit.json       a summary of the site's labels
     clients/<site>/samples.parquet  what a person sees of samples that were given in memory
+    left_out.json                   clients whose replies were bad, and why; edit it to readmit one
     checkpoint/                     to resume from
     files.sha256                    the hashes of all the others (`sha256sum -c files.sha256`)
 
@@ -60,6 +61,7 @@ class RunFolder:
         self.model = path / "model.safetensors"
         self.chosen = path / "chosen.json"
         self.checkpoints = path / "checkpoint"
+        self.left_out = path / "left_out.json"
 
     def check_free(self) -> None:
         """Refuse a folder that holds a run."""
@@ -162,6 +164,23 @@ class RunFolder:
             audit.record.write(self.path)
             audit.write(self.path)
         self.write_summary(summary)
+
+    def read_left_out(self) -> dict[int, list[str]]:
+        """Return the clients whose replies were bad, and what was wrong with them."""
+        if not self.left_out.exists():
+            return {}
+        try:
+            found = json.loads(self.left_out.read_text(encoding="utf-8"))
+            return {int(client): list(map(str, why)) for client, why in found.items()}
+        except (OSError, ValueError, AttributeError, TypeError):
+            raise InputError(
+                f"{self.left_out} is not a list of clients; mend it, or remove it to readmit all"
+            ) from None
+
+    def write_left_out(self, strikes: Mapping[int, Sequence[str]]) -> None:
+        """Write them; a person who removes one readmits it when the run is resumed."""
+        kept = {str(client): list(why) for client, why in sorted(strikes.items())}
+        write_text(self.left_out, json.dumps(kept, indent=2) + "\n")
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write ``summary.json``, then the hashes of all files of the run."""

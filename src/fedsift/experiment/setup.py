@@ -19,6 +19,7 @@ from fedsift.client.policy import read_policy
 from fedsift.data import ClientData, FederatedData, ServerData, apply_corrections, build
 from fedsift.data.clean_set import CleanSet, check_clean_set
 from fedsift.data.schema import Schema
+from fedsift.data.untrusted import trusted
 from fedsift.errors import ConfigError, DataError, InputError
 from fedsift.experiment.common_keys import OWN
 from fedsift.experiment.config import Config
@@ -27,7 +28,7 @@ from fedsift.federation import LocalFederation, Rates, SecureSumFederation
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
 from fedsift.problem import FlatModel, Reweighting, batch_of, bind
-from fedsift.problem.inputs import whole
+from fedsift.problem.inputs import take, whole
 from fedsift.problem.networks import build_model
 from fedsift.problem.run_modes import RunModes
 
@@ -53,6 +54,7 @@ class Setup:
     clean_set: CleanSet | None = None
     notes: tuple[str, ...] = ()
     choice: Choice | None = None
+    clean_kept: Tensor | None = None
 
     def of_own_data(self, schema: Schema | None, notes: tuple[str, ...] = ()) -> Setup:
         """Return the run on one's own data, with what the clean set lacks among its notes."""
@@ -63,7 +65,25 @@ class Setup:
         names = self.data.class_names
         found = check_clean_set(*self.data.validation, names, at_sites, self.config.seed)
         notes = (*self.notes, *notes, *found.notes)
-        return replace(self, schema=schema, clean_set=found, notes=notes)
+        setup = replace(self, schema=schema, clean_set=found, notes=notes)
+        return setup if self.config.trust_clean_set else setup.without_suspects()
+
+    def without_suspects(self) -> Setup:
+        """Return the run without the clean samples that look wrong (``data/untrusted.py``)."""
+        assert self.clean_set is not None
+        inputs, labels = self.data.validation
+        used = trusted(self.clean_set, labels)
+        if not used.note:
+            return self
+        chosen = take(inputs, used.positions), labels[used.positions]
+        batch = batch_of(whole(chosen[0]), chosen[1], device.resolve(self.config.device))
+        return replace(
+            self,
+            data=replace(self.data, validation=chosen),
+            server=replace(self.server, validation=batch),
+            notes=(*self.notes, used.note),
+            clean_kept=used.positions,
+        )
 
     def initial_state(self) -> ServerState:
         """Return the server's state before round 0."""
@@ -296,6 +316,11 @@ def _check_secure(config: Config) -> None:
         raise ConfigError(
             f"the method {config.method} needs single replies, so it cannot run with secure_sum; "
             f"these can: {fitting}"
+        )
+    if config.aggregation != "mean":
+        raise ConfigError(
+            f"the rule {config.aggregation} needs the replies of single sites, which secure_sum "
+            "hides; use aggregation = mean"
         )
     compressor = config.values().get("compressor")
     if (

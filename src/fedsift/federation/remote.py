@@ -38,6 +38,7 @@ SAY_AGAIN = 15.0  # seconds after which `hello` is repeated to a node that is si
 REJOINED = 2.0  # seconds between two looks for nodes that have rejoined
 SLOWEST_POLL = 1.0
 LONGEST_ERROR = 500  # characters of a client's sentence that are kept
+MOST_SAMPLES = 10**12  # that a site can claim to have
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ class RemoteFederation:
                 reply = self._read(raw, request_id)
                 if isinstance(reply, str) or reply.error is not None:
                     last_error = reply if isinstance(reply, str) else str(reply.error)
+                elif not 1 <= reply.num_samples <= MOST_SAMPLES:
+                    last_error = f"client {reply.client} claims {reply.num_samples} samples"
                 else:
                     self._register(node, reply)
             if len(self._nodes) >= clients:

@@ -17,6 +17,7 @@ unmask a sum of less than all (docs/guide/privacy.md).
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,6 @@ import torch
 from torch import Tensor
 
 from fedsift.compress import Payload, Sketch
-from fedsift.errors import InputError
 from fedsift.messages import ClientId, Federation, Reply, Request, Scalar, Snapshot, Traffic
 from fedsift.secure import CIPHERTEXT, KEY, SHARE, FixedPoint, combine, mask_of, needed, prg
 
@@ -131,14 +131,17 @@ class SecureSumFederation:
         known = self._keys
         if known is not None and known.members == clients and known.next < BATCH:
             return known, []
-        first = self.inner.ask(Request("sum-keys", k, {}, {"sums": BATCH}), clients)
+        asked = self.inner.ask(Request("sum-keys", k, {}, {"sums": BATCH}), clients)
+        first = _having(asked, "publics", (BATCH, 2, KEY))
         good = [r for r in first if r.error is None]
         if len(good) < 3:
             return None, _failed(first, "a secure sum needs three clients or more")
         members = tuple(r.client for r in good)
-        publics = torch.stack([_array(r, "publics", (BATCH, 2, KEY)) for r in good])
+        publics = torch.stack([_array(r, "publics") for r in good])
         arrays = {"members": torch.tensor(members), "publics": publics}
-        second = self.inner.ask(Request("sum-shares", k, arrays, {}), members)
+        shape = (BATCH, len(members), CIPHERTEXT)
+        asked = self.inner.ask(Request("sum-shares", k, arrays, {}), members)
+        second = _having(asked, "sealed", shape)
         if any(r.error is not None for r in second):
             absent = [r.client for r in second if r.error is not None]
             left = tuple(m for m in members if m not in absent)
@@ -146,8 +149,7 @@ class SecureSumFederation:
                 return None, _failed(second, "a secure sum needs three clients or more")
             keys, more = self._agreed(k, left)
             return keys, [*more, *(r for r in (*first, *second) if r.error is not None)]
-        shape = (BATCH, len(members), CIPHERTEXT)
-        sealed = torch.stack([_array(r, "sealed", shape) for r in second])
+        sealed = torch.stack([_array(r, "sealed") for r in second])
         return _Keys(members, publics, sealed), [r for r in first if r.error is not None]
 
     def _learn(self, action: str, replies: Sequence[Reply]) -> None:
@@ -169,11 +171,10 @@ class SecureSumFederation:
             "sealed": keys.sealed[:, number],
         }
         request = Request("sum-reveal", k, arrays, {"sum_number": number})
-        replies = self.inner.ask(request, [r.client for r in here])
+        asked = self.inner.ask(request, [r.client for r in here])
+        replies = _having(asked, "revealed", (len(places), SHARE))
         shares = {
-            places[r.client] + 1: _array(r, "revealed", (len(places), SHARE)).numpy()
-            for r in replies
-            if r.error is None
+            places[r.client] + 1: _array(r, "revealed").numpy() for r in replies if r.error is None
         }
         if len(shares) < needed(len(keys.members)):
             why = next((f" ({r.error})" for r in replies if r.error is not None), "")
@@ -228,13 +229,16 @@ class _Mean:
 
 
 def _alike(replies: list[Reply]) -> list[Reply]:
-    """Return the replies that are made of the same parts as the first."""
-    return [r for r in replies if _parts(r) == _parts(replies[0])]
+    """Return the replies that are made of the same parts as most."""
+    usual = Counter(map(_parts, replies)).most_common(1)
+    return [r for r in replies if _parts(r) == usual[0][0] and usual[0][0][1] >= 0]
 
 
 def _parts(reply: Reply) -> tuple[Scalar, int]:
     masked = reply.arrays["masked"]
-    return reply.scalars.get("layout"), masked.numel() if isinstance(masked, Tensor) else -1
+    if not isinstance(masked, Tensor) or masked.dtype != torch.uint8 or masked.numel() % 4:
+        return None, -1
+    return reply.scalars.get("layout"), masked.numel()
 
 
 def _failed(replies: Sequence[Reply], why: str) -> list[Reply]:
@@ -243,10 +247,25 @@ def _failed(replies: Sequence[Reply], why: str) -> list[Reply]:
     ]
 
 
-def _array(reply: Reply, name: str, shape: tuple[int, ...]) -> Tensor:
-    found = reply.arrays.get(name)
-    if not isinstance(found, Tensor) or found.shape != shape:
-        raise InputError(f"client {reply.client} sent no '{name}' of the shape {shape}")
+def _having(replies: Sequence[Reply], name: str, shape: tuple[int, ...]) -> list[Reply]:
+    """Return the replies; one without bytes of this shape has an error in place of them."""
+    wrong = [
+        r
+        for r in replies
+        if r.error is None
+        and not (
+            isinstance(found := r.arrays.get(name), Tensor)
+            and found.shape == shape
+            and found.dtype == torch.uint8
+        )
+    ]
+    failed = _failed(wrong, f"it sent no '{name}' of the shape {shape}")
+    return [next((f for f in failed if f.client == r.client), r) for r in replies]
+
+
+def _array(reply: Reply, name: str) -> Tensor:
+    found = reply.arrays[name]
+    assert isinstance(found, Tensor)
     return found
 
 
