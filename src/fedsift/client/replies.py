@@ -133,9 +133,10 @@ def _edges(request: Request) -> Shape:
     return (request.array("edges").numel() + 1,)
 
 
-def _system(request: Request) -> Shape:
+def _system(request: Request) -> Shape | None:
     asked = request.read(SketchedSystem)
-    return (asked.r1 if asked.system == "galerkin" else asked.r2, asked.r1)
+    rows = {"galerkin": asked.r1, "least-squares": asked.r2}.get(asked.system)
+    return None if rows is None else (rows, asked.r1)
 
 
 def _classes(request: Request) -> Shape:
