@@ -25,6 +25,7 @@ from fedsift.algorithms.outer_step import Scoring
 from fedsift.client.inputs import direction
 from fedsift.client.passes import Cross
 from fedsift.client.state import Client, ClientState
+from fedsift.client.training import CONTROL
 from fedsift.hypergradient import CurvatureSettings
 from fedsift.messages import Request
 from fedsift.problem import SampleWeighting
@@ -38,7 +39,11 @@ GOLDEN = 0.6180339887
 
 def follows(members: Sequence[tuple[Client, ClientState]], request: Request) -> bool:
     """Return whether the clients may use differences, and each has an x per sample."""
-    if request.action != "step" or not request.read(Scoring).differences:
+    if (
+        CONTROL in request.arrays
+        or request.action != "step"
+        or not request.read(Scoring).differences
+    ):
         return False
     if request.read(CurvatureSettings).kind != "gauss-newton":
         return False

@@ -50,6 +50,7 @@ class ClientState:
     ``error``        what its compressor left out so far, or has sent so far (error feedback)
     ``epoch``        the solver's epoch to which that belongs
     ``momentum``     running estimate of ∇²_xy g_m v (fedbioacc)
+    ``control``      c_m of corrected local steps (``federation/drift.py``)
     ``judge_loss``   validation loss of the model that last judged the labels
     ``targets``      [N_m, C]: what a method trains on in place of, or besides, the labels
     ``folds``        the fold of every sample (out-of-fold)
@@ -72,6 +73,7 @@ class ClientState:
     error: Tensor | None = None
     epoch: Tensor | None = None
     momentum: Tensor | None = None
+    control: Tensor | None = None
     judge_loss: Tensor | None = None
     targets: Tensor | None = None
     folds: Tensor | None = None

@@ -27,7 +27,7 @@ from fedsift.experiment.run import Observer
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.solve_config import SolveConfig, digest, general_method, largest_eigenvalue
 from fedsift.experiment.solve_loop import Task, run
-from fedsift.federation import LocalFederation, Rates
+from fedsift.federation import LocalFederation, Rates, WithoutDrift
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
 from fedsift.problem import Problem
@@ -71,6 +71,7 @@ def solve(
     patience: int = 5,
     update_rate: float = 1.0,
     model_rate: float = 1.0,
+    correct_drift: bool = False,
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
@@ -99,6 +100,8 @@ def solve(
         patience: ... in this many rounds in a row.
         update_rate: Compresses updates of y up; 1: not at all.
         model_rate: Compresses y, v and x down; 1: not at all.
+        correct_drift: Whether local steps are corrected by control variates (SCAFFOLD): several of
+            them at unlike clients then end at the solution, for one more vector down per round.
         out: A folder for rounds, checkpoints and the solution.
         resume: Go on with the run in that folder.
         progress: Show a bar; None: where standard error is a terminal.
@@ -149,6 +152,7 @@ def solve(
         "min_clients": min_clients,
         "update_rate": update_rate,
         "model_rate": model_rate,
+        "correct_drift": correct_drift,
         "start": digest(start.y, start.x),
         "samples": list(federation.sizes.values()),
     }
@@ -160,6 +164,7 @@ def solve(
     config = _with_steps(config, folder if resume else None, federation, server, state)
     context = BuildContext(len(start.y), seed, cohort)
     algorithm = config.build(context) if isinstance(method, str) else method
+    algorithm = WithoutDrift(algorithm) if correct_drift else algorithm
     rates = Rates(update_rate, model_rate)
     task = Task(config, algorithm, federation, server, rates, rounds, tolerance, patience)
     with shown_progress(config.method, rounds, progress) as (shown, _):

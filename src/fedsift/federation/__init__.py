@@ -1,6 +1,7 @@
 """Where clients are: in this process, in several, or elsewhere; and layers over a federation."""
 
 from fedsift.federation.compressed import CompressedFederation, Rates
+from fedsift.federation.drift import WithoutDrift
 from fedsift.federation.local import LocalFederation
 from fedsift.federation.remote import RemoteFederation
 from fedsift.federation.secure_sum import SecureSumFederation
@@ -13,5 +14,6 @@ __all__ = [
     "RemoteFederation",
     "SecureSumFederation",
     "ShardedFederation",
+    "WithoutDrift",
     "serve",
 ]

@@ -24,6 +24,7 @@ from fedsift.client.contrast import contrast_pass, scored
 from fedsift.client.follow import Turn, follows
 from fedsift.client.inputs import curvature_batch, direction
 from fedsift.client.passes import Cross, cross_pass, product_pass
+from fedsift.client.training import CONTROL
 from fedsift.federation.stacked import Members, followed, trained
 from fedsift.hypergradient import CurvatureSettings
 from fedsift.hypergradient.products import Compression
@@ -40,8 +41,8 @@ ALONG = ("product", "outer")  # actions that follow a direction v
 
 def pooled(members: Members, request: Request) -> dict[ClientId, Shared]:
     """Return what the cohort's clients need not compute for themselves; empty if nothing."""
-    if any(is_stored(client.batch) for client, _ in members):
-        return {}  # a pool has all its samples in memory
+    if any(is_stored(client.batch) for client, _ in members) or CONTROL in request.arrays:
+        return {}  # a pool has all its samples in memory, and takes plain steps
     if follows(members, request):
         return _followed(members, request)
     shared = _along(members, request)
