@@ -19,7 +19,9 @@ from benchmarks.bytes import rows as bytes_rows  # noqa: E402
 from benchmarks.bytes import table as bytes_table  # noqa: E402
 
 ROWS = ROOT / "docs" / "dev" / "bench_rows.toml"
+CASES = ROOT / "docs" / "dev" / "round_rows.toml"
 SAID_TWICE = ("gauss_newton_repeated_over_gradient", "double_backward_over_gauss_newton_repeated")
+DEFAULTS = re.compile(r"<!-- defaults -->\n(?:\n?\|.*\n)*")
 BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
 CALIBRATION = re.compile(r"<!-- calibration -->\n(?:\n?\|.*\n)*")
 BREAST_CANCER = re.compile(r"<!-- breast-cancer -->\n(?:\n?\|.*\n)*")
@@ -65,6 +67,24 @@ def table(name: str) -> str:
     return head + "".join(row(summary, found) for summary in summaries)
 
 
+def defaults() -> str:
+    """Return the rounds at the defaults: medians, with the range of the repeats."""
+    found = json.loads((ROOT / "results" / "bench.json").read_text(encoding="utf-8"))
+
+    def cell(key: str) -> str:
+        if key not in found:
+            return "–"
+        median, *ends = (found[name] for name in (key, f"{key}_least", f"{key}_most"))
+        return f"{median:.2f} ({ends[0]:.2f} to {ends[1]:.2f})"
+
+    rows = []
+    for case, (text, method, aim) in tomllib.loads(CASES.read_text(encoding="utf-8")).items():
+        cells = (cell(f"round_{case}_{name}") for name in ("single_loop", method.replace("-", "_")))
+        rows.append(f"| {text} | {' | '.join(cells)} | {method} | {aim} |\n")
+    head = "| round / FedAvg's | `single-loop` | the default | which is | `single-loop`: aim |\n"
+    return head + "|---|---|---|---|---|\n" + "".join(rows)
+
+
 def bench() -> str:
     """Return the benchmarks as a table, in sections; keys without words of their own at the end."""
     found = json.loads((ROOT / "results" / "bench.json").read_text(encoding="utf-8"))
@@ -75,7 +95,8 @@ def bench() -> str:
         rows += [f"| **{title}** | | |\n"] if known else []
         for key, (text, *aim) in known.items():
             rows.append(f"| {text} | {shown.pop(key)} | {' '.join(aim)} |\n")
-    rest = {key: value for key, value in shown.items() if key not in SAID_TWICE}
+    said = (*SAID_TWICE, *(key for key in shown if key.startswith("round_")))  # in `defaults`
+    rest = {key: value for key, value in shown.items() if key not in said}
     rows += [f"| {key.replace('_', ' ')} | {value} | |\n" for key, value in rest.items()]
     return "| what | measured | aim |\n|---|---|---|\n" + "".join(rows)
 
@@ -314,6 +335,7 @@ def _mean_of(cells: dict[int, dict[str, float]], seeds: list[int], measure: str)
 
 def fill(text: str) -> str:
     """Put every table where its mark is."""
+    text = DEFAULTS.sub(lambda _: f"<!-- defaults -->\n\n{defaults()}", text)
     text = BENCH.sub(lambda _: f"<!-- bench -->\n\n{bench()}", text)
     text = CALIBRATION.sub(lambda _: f"<!-- calibration -->\n\n{calibration()}", text)
     text = BREAST_CANCER.sub(lambda _: f"<!-- breast-cancer -->\n\n{breast_cancer()}", text)

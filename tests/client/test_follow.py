@@ -110,7 +110,7 @@ def test_differences_that_miss_a_kink_are_noticed(conv):
             return (1e9 * y[:1]).sin() + batch
 
     y, v = torch.ones(3).double(), torch.ones(3).double()
-    assert difference_error(Steep(), y, torch.zeros(2).double(), v) > 0.05
+    assert difference_error(Steep(), y, torch.zeros(2).double(), v) > 0.1
 
 
 def test_a_zero_direction_or_a_zero_model_is_no_trouble():

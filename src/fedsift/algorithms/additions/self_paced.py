@@ -29,6 +29,7 @@ from fedsift.algorithms.outer_step import Move, OuterStep
 from fedsift.algorithms.state import Server
 from fedsift.keys import Keys, key
 from fedsift.problem import SampleWeighting
+from fedsift.problem.sample_losses import label_share
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,7 @@ def trust(server: Server, y: Tensor) -> float:
     problem, validation = server.problem, server.validation
     if not isinstance(problem, SampleWeighting):
         return 1.0
-    agreement = problem.agreement(
-        y.new_zeros(len(validation)), problem.outputs(y, validation), validation
-    )
+    agreement = label_share(problem, y, validation)
     return max(0.0, 1.0 - ERRORS_UNTRUSTED * float((agreement < 0.5).to(y.dtype).mean()))
 
 
