@@ -45,6 +45,19 @@ class FitSettings(TypedDict, total=False):
     by every method.
     """
 
+    aggregation: Literal["mean", "median", "trimmed-mean", "geometric-median", "krum"]
+    """How the sites' vectors are aggregated. Default: 'mean'. Read by every method."""
+
+    clip: float
+    """Longest vector of a site, in medians over the sites of the round; 0: any. Default: 3.0.
+    Read by every method.
+    """
+
+    max_share: float
+    """Largest share of one site in a mean; 0: one that claims 20 times the median number of
+    samples weighs as the median. Default: 0.0. Read by every method.
+    """
+
     update_rate: float
     """Numbers of a model update per number sent up, in 8 bits; 1: all. Default: 1.0. Read by
     every method.
