@@ -57,6 +57,7 @@ GUARDED = (
         ("problem/flat_model.py", "problem/test_reweighting.py problem/test_curvature.py"),
         ("problem/stacked_model.py", "problem/test_stacked_model.py"),
         ("client/passes.py", "client/test_passes.py federation/test_pooled.py"),
+        ("client/cross_sketch.py", "client/test_cross_sketch.py"),
         ("client/inputs.py", "client federation/test_pooled.py"),
         ("client/training.py", "client algorithms/test_fedavg.py algorithms/test_preprocess.py"),
         ("client/products.py", "client federation/test_pooled.py"),
@@ -128,6 +129,7 @@ GUARDED = (
         WIRE,
         ("compress/wire.py", "compress/test_wire.py"),
         ("federation/encoding.py", "federation/test_encoding.py federation/test_remote.py"),
+        ("versioned.py", "test_versioned.py federation/test_encoding.py"),
     ),
     *_rows(
         SECURITY,
