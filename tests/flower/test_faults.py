@@ -145,10 +145,7 @@ def test_after_a_killed_run_the_run_is_resumed_and_the_same(start, in_process, t
     run.wait_for_round(2)
     os.kill(_descendant(run.federation.processes["server"].pid, "flwr-serverapp"), signal.SIGKILL)
     run.kill()
-    begin = time.monotonic()
     run.submit("--resume")
-    run.wait_for_round(3)
-    assert time.monotonic() - begin < 90
     code, output = run.finish()
     assert code == 0, output
     _same_as_in_process(run, config, in_process, tmp_path)
