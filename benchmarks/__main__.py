@@ -27,6 +27,7 @@ NAMES = (
     "memory",
     "scaling",
     "big_data",
+    "processes",
     "hypergradient",
     "flower_simulation",
     "deployment",
