@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +24,8 @@ from fedsift.problem.protocol import (
     is_stored,
     pass_length,
 )
+
+MANY = 2**17  # samples, from which on a shuffled order is not drawn whole
 
 
 @dataclass(frozen=True)
@@ -186,10 +189,28 @@ def minibatches(
     per_pass = n // local.batch_size
     batches: list[Tensor] = []
     while len(batches) < local.steps:
-        order = torch.randperm(n, generator=generator)
-        if first is not None and not batches:
+        wanted = min(per_pass, local.steps - len(batches)) * local.batch_size
+        begun = first is not None and not batches
+        order = shuffled(n, wanted + (len(first) if first is not None and begun else 0), generator)
+        if first is not None and begun:
             others = torch.ones(n, dtype=torch.bool).index_fill_(0, first, False)
             order = torch.cat([first, order[others[order]]])
-        order = order[: per_pass * local.batch_size].to(device)
-        batches += torch.split(order, local.batch_size)
-    return batches[: local.steps]
+        batches += torch.split(order[:wanted].to(device), local.batch_size)
+    return batches
+
+
+def shuffled(n: int, count: int, generator: torch.Generator) -> Tensor:
+    """Return the first ``count`` of 0 .. n - 1 in random order.
+
+    Few of many are drawn one by one, and those that come again left out, so that a step does not
+    cost more the more samples there are.
+    """
+    if n <= MANY or 4 * count > n:
+        return torch.randperm(n, generator=generator)[:count]
+    drawn = torch.zeros(0, dtype=torch.int64)
+    while len(drawn) < count:
+        more = torch.randint(n, (count + count // 4 + 16,), generator=generator)
+        drawn = torch.cat((drawn, more))
+        _, at = np.unique(drawn.numpy(), return_index=True)
+        drawn = drawn[torch.from_numpy(np.sort(at))]
+    return drawn[:count]
