@@ -20,7 +20,7 @@ METHODS = {
     "fedelc": "FedELC: noisy clients are found by their losses and learn their labels along",
     "fedcorr": "FedCorr: noisy clients are found by the dimension of predictions, and relabel",
     "single-loop": "ours: Algorithm 1 in one exchange per round",
-    "first-order": "a sample is bad if a model that also learns the clean set likes it less; two models",
+    "first-order": "a sample is bad if its loss is higher in a model that also learns the clean set; two models",
     "clean-step": "ours: a sample is bad if the server's steps on the clean set raise its loss; one model",
     "simfbo": "SimFBO: local steps of model, solver and weights together, uncompressed",
     "fedbioacc": "FedBiOAcc: SimFBO's local steps with momentum that reduces variance, uncompressed",
