@@ -20,23 +20,26 @@ def text(page, selector):
     return page.inner_text(selector)
 
 
+def settled(page, act):
+    """Do something that decides; it is done when the page has drawn the server's answer."""
+    with page.expect_response(lambda answer: answer.request.method == "POST") as answered:
+        act()
+    seen = answered.value.json()["sequence"]
+    page.wait_for_selector(f"body[data-sequence='{seen}']", state="attached")
+    page.wait_for_timeout(50)
+
+
 def press(page, key, *, saved=True):
-    """Press a key; a decision is done when the server has answered."""
+    """Press a key."""
     if not saved:
         return page.keyboard.press(key)
-    with page.expect_response(lambda answer: answer.request.method == "POST"):
-        page.keyboard.press(key)
-    page.wait_for_timeout(50)
-    return None
+    return settled(page, lambda: page.keyboard.press(key))
 
 
 def tap(page, selector, *, saved=True):
     if not saved:
         return page.tap(selector)
-    with page.expect_response(lambda answer: answer.request.method == "POST"):
-        page.tap(selector)
-    page.wait_for_timeout(50)
-    return None
+    return settled(page, lambda: page.tap(selector))
 
 
 def stored(folder):

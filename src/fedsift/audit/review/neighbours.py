@@ -8,7 +8,8 @@ may be wrong:
 | pictures | between small grey versions of them, each with mean 0 and variance 1             |
 | fields   | mean over fields: |a - b| / spread for numbers, shared words for text, else 0 or 1 |
 
-Only the ``MOST`` surest samples of a class are looked at, so that the page does not wait.
+Only the ``MOST`` surest samples of a class are looked at, and of large pictures fewer, so that the
+page does not wait.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fedsift.audit.review.pictures import shrunk
 from fedsift.data.samples import Content
 
 COUNT, MOST, SIDE = 5, 100, 16
+DECODED = 1 << 23  # pixels that are decoded to find neighbours, unless COUNT pictures have more
 SURE = 0.8  # score from which a label counts as surely right
 WORD = re.compile(r"\w+")
 Vector = npt.NDArray[np.float64]
@@ -36,7 +38,7 @@ class Neighbours:
 
     def __init__(self, content: Content, table: pd.DataFrame, labels: Sequence[int]) -> None:
         """Take the audit's table, and the class number of each of its rows."""
-        self._content = content
+        self._content, self._size = content, 1
         order = np.argsort(-table["label_score"].to_numpy(), kind="stable")
         sure = table["label_score"].to_numpy() >= SURE
         index = table["index"].to_numpy()
@@ -55,7 +57,8 @@ class Neighbours:
             return []
         here = self._vector(index)
         if here is not None:
-            found = {n: self._vector(n) for n in candidates}
+            few = max(COUNT, min(MOST, DECODED // self._size))
+            found = {n: self._vector(n) for n in candidates[:few]}
             far = {n: float(((v - here) ** 2).mean()) for n, v in found.items() if v is not None}
         else:
             own, rows = self._fields(index), {n: self._fields(n) for n in candidates}
@@ -67,6 +70,7 @@ class Neighbours:
         pixels = self._content.own_pixels(index)
         if pixels is None:
             return None
+        self._size = max(1, pixels.shape[0] * pixels.shape[1])
         grey = np.asarray(pixels, np.float64).reshape(*pixels.shape[:2], -1).mean(axis=2)
         fine = shrunk(grey, 4 * SIDE)
         rows, columns = (np.linspace(0, n - 1, SIDE).round().astype(int) for n in fine.shape)

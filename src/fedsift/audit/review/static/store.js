@@ -39,6 +39,7 @@ function take(news) {
   }
   store.sequence = Math.max(store.sequence, news.sequence);
   if (touched.length) changed(touched);
+  document.body.dataset.sequence = store.sequence;
 }
 
 export async function refresh() {
