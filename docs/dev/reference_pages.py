@@ -20,6 +20,7 @@ TABLES = {
     "files": "Files of your own",
     "model": "The model and its loss",
     "federation": "Who takes part, and what is shared",
+    "robustness": "Sites that send wrong updates",
     "traffic": "Compression of what travels",
     "inner": "Training of the model",
     "outer": "Weights of the samples",
@@ -52,7 +53,8 @@ def keys_page() -> str:
     out = [KEYS]
     head = "| key | default | meaning | read by |\n|---|---|---|---|\n"
     for table in dict.fromkeys(key.table for key in keys.values()):
-        out.append(f"\n## {table}\n\n{TABLES[table]}.\n\n{head}")
+        about = f"{TABLES[table]}.\n\n" if table in TABLES else ""
+        out.append(f"\n## {table}\n\n{about}{head}")
         for name, key in keys.items():
             if key.table == table:
                 cells = f"`{name}`", f"`{key.default!r}`", key.text, readers(name)

@@ -2,7 +2,7 @@
 
     README.md, CONTRIBUTING.md, ...   become pages; README.md is the first one
     reference/cli.md, keys.md         are made from the parsers and the tables of keys
-    source/PATH                       shows every file of the repository that a page links to
+    source/PATH                       shows every file or folder of the repository with a link to it
     the navigation                    gets pages that mkdocs.yml does not name, by their folder
 
 A link from a page to a file of the repository is relative, so that it works where the repository
@@ -122,7 +122,7 @@ def _page_of(origin: str, target: str) -> str | None:
         return ROOT_PAGES[path]
     if path.startswith("docs/") and not path.endswith((".py", ".toml")):
         return path.removeprefix("docs/")
-    return f"source/{path}" if (ROOT / path).is_file() else None
+    return f"source/{path}" if path != "." and (ROOT / path).exists() else None
 
 
 def _sources(file: File) -> set[str]:
@@ -135,9 +135,19 @@ def _sources(file: File) -> set[str]:
 
 
 def _shown(path: str) -> str:
-    language = LANGUAGES.get(posixpath.splitext(path)[1], "text")
+    """Return the page of a file, or of all files of a folder."""
+    place = ROOT / path
     head = f"---\nsearch:\n  exclude: true\n---\n\n# {path}\n\n"
-    return f'{head}``` {{ .{language} linenums="1" }}\n{_text(path).rstrip()}\n```\n'
+    if place.is_file():
+        return head + _code(path)
+    files = (p for p in place.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    names = sorted(file.relative_to(ROOT).as_posix() for file in files)
+    return head + "\n".join(f"## {name}\n\n{_code(name)}" for name in names)
+
+
+def _code(path: str) -> str:
+    language = LANGUAGES.get(posixpath.splitext(path)[1], "text")
+    return f'```` {{ .{language} linenums="1" }}\n{_text(path).rstrip()}\n````\n'
 
 
 def _text(path: str) -> str:
