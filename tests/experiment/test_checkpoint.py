@@ -109,4 +109,5 @@ def test_fingerprint_ignores_only_how_long_and_where(name):
     tried = [v for v in tried if type(v) in kinds and (low is None or v >= low)]
     other = next(v for v in tried if v != value)
     changed = fingerprint(config.replace(**{name: other})) != fingerprint(config)
-    assert changed == (name not in {"rounds", "device", "eval_every", "checkpoint_every"})
+    free = {"rounds", "device", "eval_every", "checkpoint_every", "diagnose"}
+    assert changed == (name not in free)
