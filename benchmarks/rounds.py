@@ -18,12 +18,12 @@ from benchmarks.timing import ratio, seconds
 from fedsift.algorithms import Algorithm, ServerState, single_loop
 from fedsift.client import single_loop as client_step
 from fedsift.client import training
+from fedsift.client.follow import Follower
 from fedsift.compress import CountSketch, TopK
 from fedsift.data import ClientData, FederatedData
 from fedsift.experiment.config import Config, read_by
 from fedsift.experiment.paper_grid import PINNED
 from fedsift.experiment.setup import Setup, from_data
-from fedsift.federation import pooled
 from fedsift.problem.networks import build_model
 from fedsift.randomness import generator
 
@@ -140,10 +140,10 @@ def measure() -> dict[str, float]:
 
 
 PARTS: dict[str, tuple[tuple[object, str], ...]] = {
-    "local_steps": ((training, "local_sgd"),),
-    "product_and_scores": ((client_step, "joint_pass"), (pooled, "joint_pass")),
+    "local_steps": ((training, "local_sgd"), (client_step, "local_sgd")),
+    "product_and_scores": ((Follower, "__call__"), (client_step, "joint_pass")),
     "compression": ((CountSketch, "compress"), (CountSketch, "decompress"), (TopK, "compress")),
-    "server_gradient": ((single_loop, "outer_gradients"),),
+    "server_gradient": ((single_loop, "outer_gradients_at"),),
 }
 
 
@@ -169,5 +169,6 @@ def breakdown(run: Runner, rounds: int = 3) -> dict[str, float]:
     finally:
         for place, work in saved.items():
             setattr(*place, work)
+    spent["local_steps"] -= spent["product_and_scores"]  # which watches them
     shares = {f"share_of_{part}": took / total for part, took in spent.items()}
     return shares | {"share_of_overhead": 1.0 - sum(shares.values())}
