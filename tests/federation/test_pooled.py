@@ -56,6 +56,7 @@ def _request(conv, action, compressor, **changes):
         "total_samples": 12,
         "scored": 0,
         "differences": False,
+        "outer_too": False,
         **changes,
     }
     return Request(action, 0, {"y": conv.y, "v": conv.v}, scalars)
