@@ -30,7 +30,7 @@ from fedsift.problem.networks import build_model
 SIZES = (10, 20, 40, 80, 160)
 SEEDS = (0, 1, 2)
 NAMES = ("data", "clean", "method", "seed")
-METHODS = ("auto", "single-loop", "clean-only")
+METHODS = ("posterior", "single-loop", "clean-only")
 
 
 def digits(seed: int, clean: int) -> Case:

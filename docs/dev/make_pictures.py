@@ -28,7 +28,7 @@ COLOURS = {
     "auto": "#0072B2",
     "oracle": "#000000",
 }
-CLEAN_COLOURS = {"auto": "#0072B2", "single-loop": "#009E73", "clean-only": "#D55E00"}
+CLEAN_COLOURS = {"posterior": "#0072B2", "single-loop": "#009E73", "clean-only": "#D55E00"}
 IMAGES = Path(__file__).parents[1] / "images"
 SCALING = Path(__file__).parents[2] / "results" / "scaling.json"
 CLEAN_SAMPLES = Path(__file__).parents[2] / "results" / "clean_samples.json"

@@ -154,7 +154,7 @@ def clean_samples() -> str:
     """Return F1 and accuracy against the number of clean samples: means over the seeds."""
     path = ROOT / "results" / "clean_samples.json"
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    named, out = ("auto", "single-loop", "clean-only"), []
+    named, out = ("posterior", "single-loop", "clean-only"), []
     for data, clean in dict.fromkeys((row["data"], row["clean"]) for row in rows):
         same = [row for row in rows if (row["data"], row["clean"]) == (data, clean)]
         shown = [data, str(clean)]

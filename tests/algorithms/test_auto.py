@@ -9,7 +9,7 @@ from torch import nn
 
 import fedsift as fs
 from fedsift.algorithms import HeadStart, Posterior
-from fedsift.algorithms.auto import HEAD, METHOD, NETWORK, choose, shared_groups
+from fedsift.algorithms.auto import FEW, HEAD, METHOD, NETWORK, choose, shared_groups
 from fedsift.algorithms.fedavg import BatchKeys, LocalKeys
 from fedsift.algorithms.method import Choice
 from fedsift.algorithms.registry import METHODS
@@ -18,8 +18,8 @@ from fedsift.problem import FlatModel, Reweighting
 from fedsift.problem.networks import MODELS, build_model
 from zoo import ZOO, ResNet
 
-X = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
-IMAGES = torch.randn(8, 2, 8, 8, generator=torch.Generator().manual_seed(1))
+X = torch.randn(15, 6, generator=torch.Generator().manual_seed(0))
+IMAGES = torch.randn(15, 2, 8, 8, generator=torch.Generator().manual_seed(1))
 
 
 class Frozen(nn.Module):
@@ -85,7 +85,7 @@ NETWORKS = {
 
 
 def chosen(module, inputs):
-    return choose(Reweighting(FlatModel(module)), inputs)
+    return choose(Reweighting(FlatModel(module)), inputs, 3)
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -108,19 +108,19 @@ def test_any_other_model(name):
 
 @pytest.mark.parametrize("name", ZOO)
 def test_models_as_users_bring_them(name):
-    inputs = ZOO[name].inputs(4, torch.Generator().manual_seed(2))
+    inputs = ZOO[name].inputs(15, torch.Generator().manual_seed(2))
     assert chosen(ZOO[name].model(), inputs).method == "posterior"
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_by_their_names(name):
-    inputs = torch.rand(4, 1, 28, 28) if "digits" not in name else torch.rand(4, 1, 8, 8)
+    inputs = torch.rand(15, 1, 28, 28) if "digits" not in name else torch.rand(15, 1, 8, 8)
     found = chosen(build_model(name, tuple(inputs.shape[1:]), 3, 0), inputs)
     assert found.method == ("out-of-fold" if name == "linear" else "posterior")
 
 
 def test_what_it_chooses_are_rows_of_the_table():
-    for candidate in (HEAD, NETWORK):
+    for candidate in (HEAD, NETWORK, FEW):
         assert METHODS[candidate.name] is candidate.row
         assert candidate.row.choose is None
         assert candidate.row.learns_weights == METHOD.learns_weights
@@ -131,10 +131,20 @@ def test_it_is_the_only_row_that_chooses():
     assert Choice("a", "why").by == "auto"
 
 
-def test_its_keys_are_those_that_both_read():
-    both = keys_of(*HEAD.row.groups).keys() & keys_of(*NETWORK.row.groups).keys()
-    assert keys_of(*METHOD.groups).keys() == both
-    assert both >= {"local_steps", "batch_size"}
+def test_its_keys_are_those_that_all_read():
+    read = [keys_of(*candidate.row.groups).keys() for candidate in (HEAD, NETWORK, FEW)]
+    shared = read[0] & read[1] & read[2]
+    assert keys_of(*METHOD.groups).keys() == shared
+    assert shared >= {"local_steps", "batch_size"}
+
+
+def test_a_network_with_a_very_small_clean_set():
+    network, inputs = NETWORKS["all layers"]
+    found = chosen(network, inputs[:14])
+    assert str(found) == (
+        "auto chose single-loop: the clean set has 14 samples of 3 classes, fewer than 5 per class"
+    )
+    assert chosen(*HEADS["a linear layer"]).method == "out-of-fold"
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def samples(name: str, count: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def federation(model: nn.Module | None = None) -> fs.Simulation:
     pairs = [samples(f"client {m}", 24) for m in range(2)]
-    return fs.simulate(model or nn.Linear(4, 3), pairs, samples("clean", 12))
+    return fs.simulate(model or nn.Linear(4, 3), pairs, samples("clean", 15))
 
 
 def network() -> nn.Module:
@@ -58,7 +58,7 @@ def test_it_is_the_default():
 
 @every_case
 def test_the_folder_is_that_of_the_method_by_name(tmp_path, tiny, outcome, model, method):
-    auto = tiny("auto", model=model)
+    auto = tiny("auto", model=model, validation_size=50)
     execute(auto, tmp_path / "auto")
     execute(auto.replace(method=method), tmp_path / "named")
     found = outcome(tmp_path / "auto")
@@ -72,7 +72,7 @@ def test_the_folder_is_that_of_the_method_by_name(tmp_path, tiny, outcome, model
 @every_case
 @pytest.mark.parametrize("again", ["auto", "the folder's"])
 def test_it_goes_on_bit_equal(tmp_path, tiny, outcome, model, method, again):
-    config = tiny("auto", model=model)
+    config = tiny("auto", model=model, validation_size=50)
     execute(config, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         execute(config, tmp_path / "cut", observe=stop_after(3))

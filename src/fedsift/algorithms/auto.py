@@ -2,14 +2,18 @@
 
     HEAD      only a last linear layer on fixed features is trained
     NETWORK   any other model
+    FEW       any other model, and fewer than five clean samples per class
 
 A run with it is a run of the method that it chose: the run folder, its checkpoints and the sites
-know that method only. Its keys are those that both read; whoever sets another key has to say
-which of the two is meant.
+know that method only. Its keys are those that all of them read; whoever sets another key has to
+say which is meant.
 
-The choice rests on what the model is, not on how well it does: that is known when a run is over.
-A method that trains several models, as out-of-fold does, compares their judged losses by itself.
-Neither has Hessian products: docs/first-order.md shows what these give.
+The choice rests on what the model is and on how many clean samples there are, not on how well it
+does: that is known when a run is over. A method that trains several models, as out-of-fold does,
+compares their judged losses by itself. The first two have no Hessian products: docs/first-order.md
+shows what these give. NETWORK measures the share of wrong labels by a model of the clean set alone:
+with one or two samples per class there is no such model, and it learns nothing
+(docs/guide/clean-samples.md).
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedsift.algorithms import out_of_fold, posterior
+from fedsift.algorithms import out_of_fold, posterior, single_loop
 from fedsift.algorithms.method import Choice, Method, Weighting
 from fedsift.algorithms.state import Algorithm
 from fedsift.errors import ConfigError
@@ -38,13 +42,18 @@ class Candidate:
 
 HEAD = Candidate("out-of-fold", out_of_fold.METHOD)
 NETWORK = Candidate("posterior", posterior.METHOD)
+FEW = Candidate("single-loop", single_loop.METHOD)
+ENOUGH = 5  # clean samples per class
 
 
-def choose(problem: Problem, inputs: Tensor) -> Choice:
-    """Return the method for a model; ``inputs`` are clean ones, on which a head is tried."""
+def choose(problem: Problem, inputs: Tensor, classes: int) -> Choice:
+    """Return the method for a model; ``inputs`` are the clean ones, on which a head is tried."""
     try:
         LinearHead.of(problem).features(inputs)
     except ConfigError:
+        if len(inputs) < ENOUGH * classes:
+            why = f"the clean set has {len(inputs)} samples of {classes} classes, fewer than"
+            return Choice(FEW.name, f"{why} {ENOUGH} per class")
         return Choice(NETWORK.name, "not only a last linear layer on fixed features is trained")
     return Choice(HEAD.name, "only a last linear layer on fixed features is trained")
 
@@ -74,8 +83,9 @@ def _of_network(settings: Settings) -> Settings:
 
 
 METHOD = Method(
-    f"the default: {HEAD.name} for a linear layer on fixed features, else {NETWORK.name}",
-    shared_groups(HEAD.row, NETWORK.row),
+    f"the default: {HEAD.name} for a linear layer on fixed features, else {NETWORK.name}, or "
+    f"{FEW.name} where the clean set is very small",
+    shared_groups(HEAD.row, NETWORK.row, FEW.row),
     build,
     learns_weights=True,
     weighting=weighting,

@@ -57,8 +57,9 @@ class Method:
     that it cannot train. ``asks``: what it asks of a client in a round (``sequence.py``); a site
     refuses anything else. ``means_only``: of the replies it takes N_m-weighted means and nothing
     else, so that secure sums serve it. ``choose``: it does not train, but chooses another row by
-    the problem and the clean inputs. ``general``: it solves any bilevel problem, not only that of
-    sample weights; ``outer_at_clients``: also where F is made of the clients' own f_m.
+    the problem, the clean inputs and the number of classes. ``general``: it solves any bilevel
+    problem, not only that of sample weights; ``outer_at_clients``: also where F is made of the
+    clients' own f_m.
     """
 
     text: str
@@ -70,7 +71,7 @@ class Method:
     means_only: bool = False
     asks: str = "train"
     check: Callable[[Problem], object] = accept
-    choose: Callable[[Problem, Tensor], Choice] | None = None
+    choose: Callable[[Problem, Tensor, int], Choice] | None = None
     general: bool = False
     outer_at_clients: bool = False
 

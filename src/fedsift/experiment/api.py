@@ -48,7 +48,8 @@ def fit(
     Args:
         federation: The sites and the model, from ``fs.simulate``.
         method: How to train. ``"auto"`` chooses by the model: ``out-of-fold`` where only a last
-            linear layer on fixed features is trained, else ``posterior``; the result says which.
+            linear layer on fixed features is trained, else ``posterior``, or ``single-loop`` where
+            the clean set has fewer than five samples per class; the result says which.
             ``fedsift run --help`` lists all methods.
         rounds: How many times the sites and the server exchange models.
         seed: The seed of everything random.

@@ -115,10 +115,11 @@ def read_config(out: Path) -> Config:
 def _check_same(out: Path, old: Config, new: Config) -> None:
     """Refuse to continue a run with another configuration than it was started with.
 
-    Of a method that is still to be chosen only the keys are compared that it has itself.
+    Of a method that is still to be chosen only the keys are compared that both have.
     """
     chosen = METHODS[new.method].choose is None
-    known = old.values() | new.values() if chosen else new.values()
+    both = {name: value for name, value in new.values().items() if name in old.values()}
+    known = old.values() | new.values() if chosen else both
     later = {"digest"} if chosen else {"digest", "method"}  # known when the run is built
     for name in known:
         was, now = old.value(name), new.value(name)

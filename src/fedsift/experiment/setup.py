@@ -271,7 +271,7 @@ def _choose(
     if choose is None:
         return config, None
     inputs = whole(data.validation[0]).to(model.initial().device)
-    choice = choose(Reweighting(model), inputs)
+    choice = choose(Reweighting(model), inputs, data.classes)
     return config.replace(method=choice.method), choice
 
 
