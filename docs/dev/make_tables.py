@@ -9,6 +9,7 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -21,23 +22,10 @@ from benchmarks.bytes import table as bytes_table  # noqa: E402
 ROWS = ROOT / "docs" / "dev" / "bench_rows.toml"
 CASES = ROOT / "docs" / "dev" / "round_rows.toml"
 SAID_TWICE = ("gauss_newton_repeated_over_gradient", "double_backward_over_gauss_newton_repeated")
-DEFAULTS = re.compile(r"<!-- defaults -->\n(?:\n?\|.*\n)*")
-BENCH = re.compile(r"<!-- bench -->\n(?:\n?\|.*\n)*")
-CALIBRATION = re.compile(r"<!-- calibration -->\n(?:\n?\|.*\n)*")
-BREAST_CANCER = re.compile(r"<!-- breast-cancer -->\n(?:\n?\|.*\n)*")
-CHECKED = re.compile(r"<!-- clean-set-check -->\n(?:\n?\|.*\n)*")
-CLEAN_SAMPLES = re.compile(r"<!-- clean-samples -->\n(?:\n?\|.*\n)*")
-NETWORKS = re.compile(r"<!-- networks -->\n(?:\n?\|.*\n)*")
-REAL_NOISE = re.compile(r"<!-- real-noise -->\n(?:\n?\|.*\n)*")
-METHODS_TABLE = re.compile(r"<!-- methods -->\n(?:\n?\|.*\n)*")
-ABLATIONS = re.compile(r"<!-- ablations -->\n(?:\n?\|.*\n)*")
-TOTAL_BYTES = re.compile(r"<!-- bytes -->\n(?:\n?\|.*\n)*")
-CURVATURE = re.compile(r"<!-- curvature-pays -->\n(?:\n?\|.*\n)*")
-STEP_SIZES = re.compile(r"<!-- step-sizes -->\n(?:\n?\|.*\n)*")
 PAGES = ("docs/results.md", "docs/benchmarks.md", "docs/guide/audit.md")
 PAGES += ("docs/guide/clean-samples.md",)
 PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/dev/decisions.md", "docs/first-order.md")
-MARK = re.compile(r"<!-- table: ([\w-]+) -->\n(?:\n?\|.*\n)*")
+MARK = re.compile(r"<!-- (table: )?([\w-]+) -->\n(?:\n?\|.*\n)*")
 FOUND = ("f1", "precision", "recall", "auc")
 TITLES = ["precision", "recall", "AUC", "MB up", "MB down", "exchanges"]
 
@@ -333,22 +321,44 @@ def _mean_of(cells: dict[int, dict[str, float]], seeds: list[int], measure: str)
     return f"{mean(cells[seed][measure] for seed in seeds):.3f}"
 
 
+def fednest() -> str:
+    """Return a row per seed of FedNest's setting."""
+    path = ROOT / "results" / "fednest.json"
+    out = []
+    for run in json.loads(path.read_text(encoding="utf-8"))["runs"]:
+        cells = [str(run["seed"]), f"{run['accuracy']:.3f}", f"{run['exchanges_per_round']:.0f}"]
+        cells += [f"{run[key]:.0f}" for key in ("megabytes_up", "megabytes_down")]
+        out.append(f"| {' | '.join(cells)} |\n")
+    titles = ["seed", "accuracy", "exchanges per round", "MB up", "MB down"]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "ablations": ablations,
+    "bench": bench,
+    "breast-cancer": breast_cancer,
+    "bytes": lambda: total_bytes() + "\n",
+    "calibration": calibration,
+    "clean-samples": clean_samples,
+    "clean-set-check": clean_set_check,
+    "curvature-pays": curvature_pays,
+    "defaults": defaults,
+    "fednest": fednest,
+    "methods": methods,
+    "networks": networks,
+    "real-noise": real_noise,
+    "step-sizes": step_sizes,
+}
+
+
 def fill(text: str) -> str:
-    """Put every table where its mark is."""
-    text = DEFAULTS.sub(lambda _: f"<!-- defaults -->\n\n{defaults()}", text)
-    text = BENCH.sub(lambda _: f"<!-- bench -->\n\n{bench()}", text)
-    text = CALIBRATION.sub(lambda _: f"<!-- calibration -->\n\n{calibration()}", text)
-    text = BREAST_CANCER.sub(lambda _: f"<!-- breast-cancer -->\n\n{breast_cancer()}", text)
-    text = CHECKED.sub(lambda _: f"<!-- clean-set-check -->\n\n{clean_set_check()}", text)
-    text = REAL_NOISE.sub(lambda _: f"<!-- real-noise -->\n\n{real_noise()}", text)
-    text = CLEAN_SAMPLES.sub(lambda _: f"<!-- clean-samples -->\n\n{clean_samples()}", text)
-    text = NETWORKS.sub(lambda _: f"<!-- networks -->\n\n{networks()}", text)
-    text = METHODS_TABLE.sub(lambda _: f"<!-- methods -->\n\n{methods()}", text)
-    text = ABLATIONS.sub(lambda _: f"<!-- ablations -->\n\n{ablations()}", text)
-    text = TOTAL_BYTES.sub(lambda _: f"<!-- bytes -->\n\n{total_bytes()}\n", text)
-    text = CURVATURE.sub(lambda _: f"<!-- curvature-pays -->\n\n{curvature_pays()}", text)
-    text = STEP_SIZES.sub(lambda _: f"<!-- step-sizes -->\n\n{step_sizes()}", text)
-    return MARK.sub(lambda found: f"<!-- table: {found[1]} -->\n\n{table(found[1])}", text)
+    """Put every table where its mark is: a name of the table above, or a folder of results."""
+
+    def made(found: re.Match[str]) -> str:
+        rows = table(found[2]) if found[1] else TABLES[found[2]]()
+        return f"<!-- {found[1] or ''}{found[2]} -->\n\n{rows}"
+
+    return MARK.sub(made, text)
 
 
 if __name__ == "__main__":
