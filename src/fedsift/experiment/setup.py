@@ -323,11 +323,9 @@ def _check_secure(config: Config) -> None:
             "hides; use aggregation = mean"
         )
     compressor = config.values().get("compressor")
-    if (
-        config.update_rate > 1
-        or compressor == "topk"
-        or (compressor == "auto" and not config.cohort)
-    ):
+    if compressor == "auto" and config.method == "single-loop" and not config.cohort:
+        compressor = "topk"  # that is what single-loop takes; cg and neumann compress nothing
+    if config.update_rate > 1 or compressor == "topk":
         raise ConfigError(
             "Top-k keeps other places at every client, so it cannot be summed under masks; set "
             "update_rate = 1 and compressor = count-sketch with secure_sum"

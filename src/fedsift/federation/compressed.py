@@ -30,6 +30,7 @@ from torch import Tensor
 from fedsift.client.update import SMALL, UPDATE, UpdateCompression
 from fedsift.compress import Sparse, TopK
 from fedsift.compress.rounding import WHOLE, rounded
+from fedsift.federation.layer import Layer
 from fedsift.messages import (
     ClientId,
     Federation,
@@ -37,8 +38,6 @@ from fedsift.messages import (
     Request,
     Scalar,
     Sendable,
-    Snapshot,
-    Traffic,
     scalars_of,
 )
 from fedsift.versioned import DELTA, RIGHT, ByDifference, ByStep, SentStep, Step, Versioned
@@ -84,42 +83,16 @@ class Sent:
         return {name: self.value, **{f"{name}.{part}": array for part, array in parts.items()}}
 
 
-class CompressedFederation:
+class CompressedFederation(Layer):
     """One round with another federation; ``sent`` is what its clients have by now."""
 
     def __init__(
         self, inner: Federation, rates: Rates = Rates(), sent: Mapping[str, Tensor] | None = None
     ) -> None:
-        self.inner, self.rates = inner, rates
+        super().__init__(inner)
+        self.rates = rates
         self._sent = dict(sent or {})
         self._updated: set[tuple[str, ClientId]] = set()
-
-    @property
-    def sizes(self) -> Mapping[ClientId, int]:
-        """N_m of every client."""
-        return self.inner.sizes
-
-    @property
-    def names(self) -> Mapping[ClientId, str]:
-        """The names of the clients' sites."""
-        return self.inner.names
-
-    @property
-    def traffic(self) -> Traffic:
-        """All bytes and exchanges so far."""
-        return self.inner.traffic
-
-    def snapshot(self) -> Snapshot:
-        """Return what a checkpoint must hold of the clients."""
-        return self.inner.snapshot()
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a checkpoint."""
-        self.inner.restore(snapshot)
-
-    def inspect(self, client: ClientId) -> Mapping[str, Tensor] | None:
-        """Return a client's own arrays, where they are in this process."""
-        return self.inner.inspect(client)
 
     def sent(self) -> Mapping[str, Tensor]:
         """Return what the clients have, as a part of a server's state."""

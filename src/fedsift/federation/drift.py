@@ -12,14 +12,15 @@ local steps in a `train` or `step`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from fedsift.algorithms import Algorithm, RoundInfo, Server, ServerState
 from fedsift.client.training import CONTROL
-from fedsift.messages import Answers, ClientId, Federation, Reply, Request, Snapshot, Traffic
+from fedsift.federation.layer import Layer
+from fedsift.messages import Answers, ClientId, Federation, Reply, Request
 from fedsift.problem.sgd import LocalSteps
 
 TRAINS = ("train", "step")
@@ -43,47 +44,21 @@ class WithoutDrift:
         return info, replace(after, own={**after.own, **kept})
 
 
-class CorrectedFederation:
+class CorrectedFederation(Layer):
     """A federation whose clients' local steps are corrected; ``control`` is c, None at first."""
 
-    def __init__(self, federation: Federation, control: Tensor | None) -> None:
-        self.federation, self.control = federation, control
-
-    @property
-    def sizes(self) -> Mapping[ClientId, int]:
-        """N_m of every client."""
-        return self.federation.sizes
-
-    @property
-    def names(self) -> Mapping[ClientId, str]:
-        """The names of the clients' sites."""
-        return self.federation.names
-
-    @property
-    def traffic(self) -> Traffic:
-        """All bytes and exchanges so far."""
-        return self.federation.traffic
-
-    def snapshot(self) -> Snapshot:
-        """Return that of the clients."""
-        return self.federation.snapshot()
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a checkpoint."""
-        self.federation.restore(snapshot)
-
-    def inspect(self, client: ClientId) -> Mapping[str, Tensor] | None:
-        """Return a client's own arrays."""
-        return self.federation.inspect(client)
+    def __init__(self, inner: Federation, control: Tensor | None) -> None:
+        super().__init__(inner)
+        self.control = control
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
         """Send c with a request that trains, and step it by the updates that come back."""
         if request.action not in TRAINS:
-            return self.federation.ask(request, clients)
+            return self.inner.ask(request, clients)
         y = request.plain().array("y")
         control = y.new_zeros(len(y)) if self.control is None else self.control
         request = replace(request, arrays={**request.arrays, CONTROL: control})
-        replies = self.federation.ask(request, clients)
+        replies = self.inner.ask(request, clients)
         good = [reply for reply in replies if reply.error is None]
         if good:
             local, share = request.read(LocalSteps), sum(r.num_samples for r in good)

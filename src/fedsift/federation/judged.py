@@ -26,6 +26,7 @@ from torch import Tensor
 
 from fedsift.client.replies import REPLIES, Shaped, fault
 from fedsift.compress import Payload, Sparse
+from fedsift.federation.layer import Layer
 from fedsift.federation.robust import (
     FEWEST,
     RULES,
@@ -37,7 +38,7 @@ from fedsift.federation.robust import (
     numbers_of,
 )
 from fedsift.federation.suspicion import Directions
-from fedsift.messages import ClientId, Federation, Reply, Request, Snapshot, Traffic
+from fedsift.messages import ClientId, Federation, Reply, Request
 
 STRIKES = 3
 ABSURD = 2.5  # times the length to which vectors are clipped: dropped, as no mistake of degree
@@ -115,34 +116,17 @@ def _limit(sizes: Sequence[int], share: float) -> int:
     return max(1, limit)
 
 
-class JudgedFederation:
+class JudgedFederation(Layer):
     """One round with another federation."""
 
     def __init__(self, inner: Federation, judge: Judge) -> None:
-        self.inner, self.judge = inner, judge
-        self.sizes: Mapping[ClientId, int] = judge.weights(inner.sizes)
+        super().__init__(inner)
+        self.judge, self._sizes = judge, judge.weights(inner.sizes)
 
     @property
-    def names(self) -> Mapping[ClientId, str]:
-        """The names of the clients' sites."""
-        return self.inner.names
-
-    @property
-    def traffic(self) -> Traffic:
-        """All bytes and exchanges so far."""
-        return self.inner.traffic
-
-    def snapshot(self) -> Snapshot:
-        """Return what a checkpoint must hold of the clients."""
-        return self.inner.snapshot()
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a checkpoint."""
-        self.inner.restore(snapshot)
-
-    def inspect(self, client: ClientId) -> Mapping[str, Tensor] | None:
-        """Return a client's own arrays, where they are in this process."""
-        return self.inner.inspect(client)
+    def sizes(self) -> Mapping[ClientId, int]:
+        """N_m of every client, as far as it may weigh."""
+        return self._sizes
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
         """Ask these clients; what is wrong with a reply becomes its error."""

@@ -27,7 +27,8 @@ import torch
 from torch import Tensor
 
 from fedsift.compress import Payload, Sketch
-from fedsift.messages import ClientId, Federation, Reply, Request, Scalar, Snapshot, Traffic
+from fedsift.federation.layer import Layer
+from fedsift.messages import ClientId, Federation, Reply, Request, Scalar, Snapshot
 from fedsift.secure import CIPHERTEXT, KEY, SHARE, FixedPoint, combine, mask_of, needed, prg
 
 BATCH = 16  # sums per exchange of keys
@@ -44,41 +45,22 @@ class _Keys:
     next: int = 0
 
 
-class SecureSumFederation:
+class SecureSumFederation(Layer):
     """Another federation, of whose replies the server sees the mean."""
 
     def __init__(self, inner: Federation) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._keys: _Keys | None = None
         self._bounds: dict[str, Tensor] = {}
 
-    @property
-    def sizes(self) -> Mapping[ClientId, int]:
-        """N_m of every client."""
-        return self.inner.sizes
-
-    @property
-    def names(self) -> Mapping[ClientId, str]:
-        """The names of the clients' sites."""
-        return self.inner.names
-
-    @property
-    def traffic(self) -> Traffic:
-        """All bytes and exchanges so far."""
-        return self.inner.traffic
-
     def snapshot(self) -> Snapshot:
         """Return what a checkpoint must hold; keys are made anew, bounds decide how to round."""
-        return replace(self.inner.snapshot(), bounds=dict(self._bounds))
+        return replace(super().snapshot(), bounds=dict(self._bounds))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a checkpoint."""
         self._keys, self._bounds = None, dict(snapshot.bounds)
-        self.inner.restore(snapshot)
-
-    def inspect(self, client: ClientId) -> Mapping[str, Tensor] | None:
-        """Return a client's own arrays, where they are in this process."""
-        return self.inner.inspect(client)
+        super().restore(snapshot)
 
     def ask(self, request: Request, clients: Sequence[ClientId]) -> list[Reply]:
         """Ask these clients; every reply has the mean of all."""
