@@ -94,16 +94,17 @@ def test_keys_are_those_of_the_method_that_would_run(fedsift):
     )
 
 
-def test_keys_of_auto_are_those_of_both_methods(fedsift):
-    (inner,) = fedsift("run", "--keys", "auto").out.split("[inner]")[1:]
-    assert [line.split()[0] for line in inner.split("\n") if line] == ["local_steps", "batch_size"]
+def test_keys_of_auto_are_those_of_all_its_methods(fedsift):
+    (own,) = fedsift("run", "--keys", "auto").out.split("[inner]")[1:]
+    names = [line.split()[0] for line in own.split("\n") if line]
+    assert names == ["local_steps", "batch_size", "[outer]", "scored"]
 
 
 @pytest.mark.parametrize(
     ("model", "method"), [("linear", "out-of-fold"), ("digits_cnn", "posterior")]
 )
 def test_the_chosen_method_is_said_and_kept(fedsift, tiny, model, method):
-    ended = fedsift("run", tiny, "--model", model)
+    ended = fedsift("run", tiny, "--model", model, "--set", "validation_size=50")
     assert ended.code == 0
     assert f"note: auto chose {method}: " in ended.err
     assert method in ended.out

@@ -150,6 +150,6 @@ class Blobs:
 def test_a_dataset_that_is_not_of_images(tmp_path, tiny, monkeypatch):
     row = Dataset("blobs", "two blobs", ("no", "yes"), (2,), "linear", Blobs())
     monkeypatch.setitem(DATASETS, "blobs", row)
-    summary = execute(tiny("single-loop", dataset="blobs", rounds=3), tmp_path).summary
+    summary = execute(tiny("single-loop", dataset="blobs", rounds=6), tmp_path).summary
     assert summary["dataset"] == "blobs"
     assert summary["test_accuracy"] > 0.9

@@ -20,7 +20,7 @@ from fedsift.experiment.config import (
 )
 from fedsift.problem.curvature import CURVATURES
 
-COMMON = "run", "data", "files", "model", "federation", "traffic"
+COMMON = "run", "data", "files", "model", "federation", "robustness", "traffic"
 CONFIGS = [
     *(Config.of(method=method) for method in METHODS),
     Config.of().resolve(),

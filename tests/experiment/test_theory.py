@@ -16,7 +16,7 @@ from fedsift.experiment.theory import (
     write_theory,
 )
 
-SMALL = Size(draws=2, iterations=(30, 60), r1=(2, 8, 32), training=2, width=1, samples=30)
+SMALL = Size(draws=3, iterations=(30, 60), r1=(2, 8, 32), training=2, width=1, samples=30)
 
 
 def test_shares_are_those_of_the_sorted_squares():

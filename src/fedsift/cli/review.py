@@ -22,10 +22,8 @@ examples:
 
 The page is served on this machine only, to a browser that has the token in the address. Decisions
 are saved at once in RUN/clients/NAME/decisions.jsonl, with who made them and when. `Export` on the
-page, or --export, writes the corrected labels; these train on them:
-  fedsift run ... --labels RUN/clients/NAME/corrected.parquet
-  fedsift join ... --labels RUN/clients/NAME/corrected.parquet
-Needs the extra: pip install 'fedsift[review]'.
+page, or --export, writes the corrected labels; `fedsift run` and `fedsift join` train on them with
+--labels RUN/clients/NAME/corrected.parquet. Needs the extra: pip install 'fedsift[review]'.
 """
 
 

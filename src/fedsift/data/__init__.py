@@ -12,7 +12,13 @@ from fedsift.data.build import build
 from fedsift.data.corrected import apply_corrections
 from fedsift.data.dataset import Dataset, Location, Reader, Shape, Source
 from fedsift.data.datasets import DATASETS, lookup
-from fedsift.data.federated import ClientData, FederatedData, InputsAndLabels, check_client
+from fedsift.data.federated import (
+    ClientData,
+    FederatedData,
+    InputsAndLabels,
+    check_client,
+    with_validation,
+)
 from fedsift.data.noise import NOISES, SPLITS, effective_rate
 from fedsift.data.partition import PARTITIONS, Pool
 from fedsift.data.registry import DatasetInfo, SplitInfo, available, info, load
@@ -43,4 +49,5 @@ __all__ = [
     "info",
     "load",
     "lookup",
+    "with_validation",
 ]

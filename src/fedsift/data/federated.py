@@ -6,12 +6,14 @@ Stored inputs are read once for that, some samples at a time.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -67,6 +69,9 @@ class ClientData:
             None if self.names is None else tuple(self.names[n] for n in rows),
             None if self.raw is None else self.raw.choose(rows),
         )
+
+
+AnyData = TypeVar("AnyData")
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +162,13 @@ def check_site_names(names: Sequence[str], clients: int) -> None:
     name, times = Counter(names).most_common(1)[0]
     if times > 1:
         raise DataError(f"{times} sites have the name '{name}'; give every site its own")
+
+
+def with_validation(data: AnyData, validation: tuple[Inputs, Tensor]) -> AnyData:
+    """Return the data with a part of their clean samples; nothing is read and checked again."""
+    other = copy.copy(data)
+    object.__setattr__(other, "validation", validation)
+    return other
 
 
 def check_client(inputs: Inputs, labels: Tensor, classes: int, where: str = "the client") -> None:

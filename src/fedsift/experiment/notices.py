@@ -16,12 +16,16 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import Any
 
+from fedsift.algorithms.auto import ENOUGH
+
 LEAST = 0.05  # a difference that matters, however many samples there are
 ERRORS = 2.0
 HARD = 0.9  # FEMNIST and CIFAR-10 are below it, where posterior is ahead; MNIST is above
 
 
-def notices(record: Mapping[str, Any], samples: int, method: str = "") -> list[str]:
+def notices(
+    record: Mapping[str, Any], samples: int, method: str = "", classes: int = 0
+) -> list[str]:
     """Return the sentences about a run whose last record this is."""
     found = []
     fitted, judged = record.get("validation_accuracy"), record.get("judged_accuracy")
@@ -35,7 +39,8 @@ def notices(record: Mapping[str, Any], samples: int, method: str = "") -> list[s
             "training on the sites' labels did not lower the loss on held-out clean samples; the "
             "model is that of the clean set alone"
         )
-    if method == "single-loop" and fitted is not None and fitted < HARD:
+    enough = samples >= ENOUGH * classes  # else posterior learns nothing
+    if method == "single-loop" and enough and fitted is not None and fitted < HARD:
         found.append(
             f"the model is right on {fitted:.0%} of the clean samples; on tasks as hard as this "
             "--method posterior finds more wrong labels"

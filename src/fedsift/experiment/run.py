@@ -182,7 +182,10 @@ def _finish(
     summary = {
         **summarise(setup, records, seconds),
         **verdict(audits),
-        "notices": notices(records[-1], len(setup.server.validation), setup.config.method) + said,
+        "notices": notices(
+            records[-1], len(setup.server.validation), setup.config.method, setup.data.classes
+        )
+        + said,
         "calibration": calibration.to_json(),
         **_diagnosed(setup, state, records[-1]),
         "clean_set": {**clean, **watched},

@@ -16,7 +16,14 @@ from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client
 from fedsift.client.guard import Guard
 from fedsift.client.policy import read_policy
-from fedsift.data import ClientData, FederatedData, ServerData, apply_corrections, build
+from fedsift.data import (
+    ClientData,
+    FederatedData,
+    ServerData,
+    apply_corrections,
+    build,
+    with_validation,
+)
 from fedsift.data.clean_set import CleanSet, check_clean_set
 from fedsift.data.schema import Schema
 from fedsift.data.untrusted import trusted
@@ -79,7 +86,7 @@ class Setup:
         batch = batch_of(whole(chosen[0]), chosen[1], device.resolve(self.config.device))
         return replace(
             self,
-            data=replace(self.data, validation=chosen),
+            data=with_validation(self.data, chosen),
             server=replace(self.server, validation=batch),
             notes=(*self.notes, used.note),
             clean_kept=used.positions,

@@ -72,7 +72,7 @@ class Size:
 
 
 SIZES = {
-    "quick": Size(2, (40, 80), (6, 24, 96), training=5, width=2, samples=100),
+    "quick": Size(3, (40, 80), (6, 24, 96), training=5, width=2, samples=100),
     "paper": Size(5, (40, 80, 160, 320), (6, 12, 24, 48, 96, 192), 60, width=8, samples=300),
 }
 

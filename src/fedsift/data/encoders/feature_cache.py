@@ -155,7 +155,8 @@ def _write(path: Path, part: Any) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # features tell about samples
         write_atomically(path, save)
     except (OSError, FedsiftError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise DataError(
-            f"features cannot be kept in {path.parent} ({error}); set {VARIABLE} to a folder with "
+            f"features cannot be kept in {path.parent} ({reason}); set {VARIABLE} to a folder with "
             "space that can be written to"
         ) from error
