@@ -193,7 +193,8 @@ def test_a_silent_client_gets_the_whole_model_again_and_the_run_goes_on(tmp_path
 def test_auto_is_resolved_before_the_sites_are_greeted(tmp_path, monkeypatch, model, method):
     """All that sites are sent, the greeting included, is what the method by name sends."""
     monkeypatch.setattr(uuid, "uuid4", lambda: SimpleNamespace(hex="the same"))
-    auto, said, sent, kept = tiny("auto", model=model, rounds=2), [], [], []
+    auto = tiny("auto", model=model, rounds=2, validation_size=50)
+    said, sent, kept = [], [], []
     for config in (auto, auto.replace(method=method)):
         sites = Sites(config, tmp_path / f"sites of {config.method}")
         out = tmp_path / config.method

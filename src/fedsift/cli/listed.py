@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 METHODS = {
-    "auto": "the default: out-of-fold for a linear layer on fixed features, else posterior",
+    "auto": "the default: out-of-fold for a linear layer on fixed features, else posterior, or single-loop where the clean set is very small",
     "fedavg": "plain federated averaging on the labels as they are",
     "oracle": "federated averaging on the correctly labelled samples only",
     "clean-only": "the clean set alone; a label is suspect where its model predicts another class",
