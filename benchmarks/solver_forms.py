@@ -27,7 +27,7 @@ from benchmarks.breast_cancer import provenance
 from fedsift.compress import FORMS
 from fedsift.errors import RunError
 from fedsift.experiment.config import Config
-from fedsift.experiment.paper_grid import PAPER_PLAIN
+from fedsift.experiment.presets import PAPER_PLAIN
 from fedsift.experiment.run import train
 from fedsift.experiment.setup import from_config
 from fedsift.files import write_text

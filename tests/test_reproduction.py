@@ -4,7 +4,7 @@ import re
 import runpy
 from pathlib import Path
 
-from fedsift.experiment.paper_grid import plan
+from fedsift.experiment.paper_grid import Choice, plan
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = runpy.run_path(str(ROOT / "docs" / "dev" / "make_reproduction.py"))
@@ -38,7 +38,7 @@ def test_the_page_shows_the_scales_as_they_are():
     for line in TEXT.splitlines():
         shown.setdefault(line.split(" | ")[0].strip("| "), line)  # the first table is the scales'
     for place, (scale, dataset) in enumerate(columns, start=1):
-        jobs = plan("fig1", scale, datasets=[dataset])
+        jobs = plan("fig1", scale, Choice(datasets=[dataset]))
         c = jobs[0].config.resolve()
         values = {
             "clients × samples": f"{c.clients} × {c.samples_per_client}",

@@ -5,11 +5,14 @@ python docs/dev/make_listed.py
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from fedsift.algorithms.registry import METHODS
 from fedsift.audit import SUFFIXES
 from fedsift.data import DATASETS
+from fedsift.experiment.paper_grid import FIGURES, SCALES, TERMS
+from fedsift.experiment.presets import PRESETS
 
 TARGET = Path(__file__).parents[2] / "src" / "fedsift" / "cli" / "listed.py"
 HEAD = '''"""What the help lists, so that it need not import torch.
@@ -29,6 +32,10 @@ def written() -> str:
         + f"\nMETHODS = {_mapping(methods)}"
         + f"DATASETS = {_tuple(DATASETS)}"
         + f"AUDIT_FORMATS = {_tuple(SUFFIXES)}"
+        + f"PRESETS = {_tuple(PRESETS)}"
+        + f"FIGURES = {_tuple(FIGURES)}"
+        + f"SCALES = {_tuple(SCALES)}"
+        + f"TERMS = {_tuple(TERMS)}"
     )
 
 
@@ -37,7 +44,7 @@ def _mapping(entries: dict[str, str]) -> str:
     return "{\n" + lines + "}\n"
 
 
-def _tuple(names: dict[str, object]) -> str:
+def _tuple(names: Mapping[str, object]) -> str:
     return f"({', '.join(map(_text, names))})\n"
 
 

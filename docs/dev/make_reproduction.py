@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fedsift.experiment.paper_grid import TERMS
 from fedsift.report.paper_figures import FIG1_RATE, LAYOUTS
 from fedsift.report.paper_results import load_curves, markdown, over_seeds, table
 from fedsift.report.theory_figures import read_theory, theory_table
@@ -26,7 +27,8 @@ MARK = re.compile(r"<!-- reproduction: (\w+) -->\n(?:\n?(?:\||No runs yet).*\n)*
 
 def figure(name: str) -> str:
     """Return the table of a figure, as far as its runs are there."""
-    curves = LAYOUTS[name].select(load_curves(RESULTS))
+    found = load_curves(RESULTS)
+    curves = [c for terms in TERMS for c in LAYOUTS[name].select(found, terms)]
     return markdown(*table(curves)) if curves else "No runs yet.\n"
 
 

@@ -133,6 +133,43 @@ def hold(path: Path, advice: str = "choose another folder") -> Iterator[None]:
             f"{path.parent} is in use by process {owner or 'unknown'}; wait until it has ended, or "
             f"{advice}"
         )
+    with _owned(path, file):
+        yield
+
+
+@contextmanager
+def claim(path: Path) -> Iterator[bool]:
+    """Hold a lock file as ``hold`` does, but yield False where another process has it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = _locked(path)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    if file is None:
+        yield False
+        return
+    with _owned(path, file):
+        yield True
+
+
+def owner(path: Path) -> int | None:
+    """Return the process that holds a lock file; None where nobody does."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read()
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        pass
+    return int(text) if text.isdigit() else None
+
+
+@contextmanager
+def _owned(path: Path, file: IO[str]) -> Iterator[None]:
+    """Write into a lock file that this process holds who it is, and let it go in the end."""
     with file:
         file.truncate(0)
         file.write(str(os.getpid()))

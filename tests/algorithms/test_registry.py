@@ -1,5 +1,7 @@
 """The contract of every row of the table of methods: its keys, and what they build."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedsift.algorithms import (
@@ -90,8 +92,12 @@ def test_every_key_has_an_effect(name, key):
 
 def test_a_key_has_one_meaning_whoever_reads_it():
     groups = dict.fromkeys(group for row in METHODS.values() for group in row.groups)
-    meanings = {key for group in groups for key in keys_of(group).values()}
+    keys = [key for group in groups for key in keys_of(group).values()]
+    meanings = {replace(key, default=None) for key in keys}  # baselines have no head start
     assert len({key.name for key in meanings}) == len(meanings)
+    defaults = {(key.name, key.default) for key in keys}
+    twice = [name for name, _ in defaults if name != "head_start"]
+    assert len(twice) == len(set(twice))
 
 
 @every_method

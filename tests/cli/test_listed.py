@@ -18,7 +18,7 @@ def test_the_lists_are_those_of_the_tables():
     assert found == SCRIPT["written"](), "run python docs/dev/make_listed.py"
 
 
-LIGHT = ["run", "audit", "report", "demo", "join", "server", "keys"]
+LIGHT = ["run", "audit", "report", "demo", "join", "server", "keys", "reproduce"]
 
 
 @pytest.mark.parametrize("command", LIGHT)

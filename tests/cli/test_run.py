@@ -166,3 +166,14 @@ def test_a_key_without_effect_is_refused(fedsift):
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "fedavg does not read the key 'system'; methods that read it: non-iter" in ended.err
     assert not Path("runs").exists()
+
+
+def test_a_preset_is_overridden_by_set(fedsift, tmp_path):
+    words = "run --method fedavg --preset paper-steps --set rounds=1 --set clients=2"
+    words += " --set samples_per_client=20 --set batch_size=8"
+    assert fedsift(*words.split(), "--out", "out").code == 0
+    config = tomllib.loads(Path("out/config.toml").read_text())
+    assert (config["inner"]["inner_lr"], config["inner"]["batch_size"]) == (0.01, 8)
+    ended = fedsift("run", "--preset", "paper-steps", "--out", "other")
+    assert ended.code == 2
+    assert "--preset paper-steps needs a method by its name; give --method" in ended.err

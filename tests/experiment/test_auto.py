@@ -12,7 +12,7 @@ import fedsift as fs
 from fedsift.errors import ConfigError, InputError
 from fedsift.experiment.common_keys import RunKeys
 from fedsift.experiment.config import Config
-from fedsift.experiment.paper_grid import plan
+from fedsift.experiment.paper_grid import Choice, plan
 from fedsift.experiment.run import execute, read_config
 from fedsift.experiment.setup import from_config
 from fedsift.randomness import generator
@@ -166,4 +166,4 @@ def test_a_saved_result_keeps_the_choice(tmp_path):
 
 def test_the_paper_s_figures_name_their_methods():
     with pytest.raises(ConfigError, match="--methods has 'auto'; choose from fedavg, "):
-        plan("fig1", methods=["auto"], datasets=["digits"])
+        plan("fig1", choice=Choice(methods=["auto"], datasets=["digits"]))

@@ -10,13 +10,19 @@ from fedsift.algorithms.fedavg import LocalKeys
 from fedsift.algorithms.registry import METHODS
 from fedsift.errors import ConfigError, InputError
 from fedsift.experiment.config import Config
-from fedsift.experiment.paper_grid import Job, data_for, plan, run_name
+from fedsift.experiment.paper_grid import Choice, Job, data_for, run_name
+from fedsift.experiment.paper_grid import plan as plan_of
 from fedsift.experiment.reproduce import progress_of, result_of, result_path, run_folder, run_once
 from fedsift.experiment.run import execute
 from fedsift.keys import Keys, key
 
 BASELINES = ["fedavg", "oracle", "focus", "preprocess"]
 OURS = ["iter-topk", "iter-sketch", "non-iter"]
+OTHERS = ["no-hessian", "single-loop", "posterior", "clean-only", "disagreement"]
+
+
+def plan(figure, scale="quick", **choice):
+    return plan_of(figure, scale, Choice(**choice))
 
 
 @pytest.fixture
@@ -44,16 +50,16 @@ def test_quick_grid_of_figure_1(monkeypatch):
     monkeypatch.delenv("FEDSIFT_DATA", raising=False)
     jobs = plan("fig1")
     assert values(jobs, "dataset") == ["digits"]
-    assert values(jobs, "method") == [*BASELINES, *OURS, "single-loop"]
+    assert values(jobs, "method") == [*BASELINES, *OURS, *OTHERS]
     assert values(jobs, "split") == ["iid", "non-iid"]
     assert (values(jobs, "rounds"), values(jobs, "rate")) == ([40], [None, 20.0])
-    assert len({job.name for job in jobs}) == len(jobs) == 16
+    assert len({job.name for job in jobs}) == len(jobs) == 24
     assert jobs[0].name == "digits-iid-fedavg-s0"
 
 
 def test_quick_grid_on_the_papers_data():
     jobs = plan("fig1", datasets=["mnist", "cifar10", "femnist"])
-    assert len(jobs) == 48
+    assert len(jobs) == 72
     assert {(c.clients, c.samples_per_client, c.rounds) for c in (job.config for job in jobs)} == {
         (4, 100, 8)
     }
@@ -61,7 +67,7 @@ def test_quick_grid_on_the_papers_data():
 
 @pytest.mark.parametrize(("figure", "dataset"), [("fig2", "mnist"), ("fig3", "femnist")])
 def test_paper_grid_of_the_rates(figure, dataset):
-    jobs = plan(figure, "paper")
+    jobs = plan(figure, "paper", terms=["as-paper"], rounds=60)
     assert values(jobs, "dataset") == [dataset]
     assert values(jobs, "method") == OURS
     assert values(jobs, "rate") == [1.0, 10.0, 100.0, 1000.0]
@@ -77,26 +83,61 @@ def test_paper_scale_has_the_papers_sizes():
         own = c.settings[LocalKeys]
         assert (own.local_steps, own.inner_lr, own.batch_size) == (5, 0.1, 64)
         assert (c.l2, c.eval_every) == (1e-3, 5)
-        ours = (0.1, 20.0) if c.method not in BASELINES else (None, None)
-        assert (c.value("outer_lr"), c.value("rate")) == ours
-        assert c.rounds == (60 if c.dataset == "mnist" else 40)
+        ours = (0.1, 20.0) if c.method in (*OURS, "single-loop") else (None, None)
+        if c.method != "no-hessian":
+            assert (c.value("outer_lr"), c.value("rate")) == ours
+        assert (c.rounds, job.length_by) == (150, f"{c.dataset}-{c.split}-fedavg-s0")
         assert c.rho == (0.4 if c.split == "iid" else (0.2, 0.9))
 
 
 def test_literal_steps_of_the_paper():
-    jobs = plan("fig1", "paper", paper_steps=True)
+    jobs = plan("fig1", "paper", preset="paper-steps", methods=["fedavg"], rounds=9)
     keys = ("dataset", "inner_lr", "batch_size")
     steps = {tuple(job.config.value(key) for key in keys) for job in jobs}
     assert steps == {("mnist", 0.01, 256), ("femnist", 0.01, 256), ("cifar10", 0.01, 32)}
 
 
 def test_the_papers_methods_have_nothing_of_ours():
-    keys = ("outer_decay", "self_paced", "head_start", "bootstrap")
+    keys = ("outer_decay", "self_paced", "bootstrap")
     jobs = plan("fig1", "paper")
     found = {j.config.method: [j.config.value(key) for key in keys] for j in jobs}
-    assert all(found[name] == [0, 0, 0, 0] for name in OURS)
+    assert all(found[name] == [0, 0, 0] for name in (*OURS, "no-hessian"))
     assert found["single-loop"] == [Config.of(method="single-loop").value(key) for key in keys]
     assert all(found["single-loop"])
+
+
+def test_terms_are_a_head_start_for_all_or_for_nobody():
+    jobs = plan("fig1", "paper", datasets=["mnist"], splits=["iid"], seeds=[0])
+    found = {}
+    for job in jobs:
+        found.setdefault(job.terms, {})[job.config.method] = job.config.value("head_start")
+    assert found.pop(None) == {"clean-only": None}
+    assert found["as-paper"].keys() == found["head-start"].keys()
+    assert set(found["as-paper"].values()) == {0}
+    assert set(found["head-start"].values()) == {500}
+    assert {"fedavg", "oracle", "no-hessian", "disagreement"} < found["head-start"].keys()
+    names = [job.name for job in jobs if job.config.method == "fedavg"]
+    assert names == ["mnist-iid-fedavg-s0", "mnist-iid-fedavg-head-start-s0"]
+
+
+def test_the_papers_methods_have_1_and_5_iterations():
+    jobs = plan("fig1", "paper", datasets=["mnist"], splits=["iid"], seeds=[0], terms=["as-paper"])
+    found = {job.name: job.config.value("iterations") for job in jobs}
+    assert {name: i for name, i in found.items() if i} == {
+        "mnist-iid-iter-topk-s0": 1,
+        "mnist-iid-iter-topk-i5-s0": 5,
+        "mnist-iid-iter-sketch-s0": 1,
+        "mnist-iid-iter-sketch-i5-s0": 5,
+    }
+
+
+def test_who_decides_the_length_is_in_the_plan_whatever_is_asked_for():
+    jobs = plan("fig1", "paper", methods=["iter-topk"], seeds=[1], terms=["head-start"])
+    names = {job.name for job in jobs}
+    assert {job.length_by for job in jobs} <= names
+    assert "cifar10-non-iid-fedavg-s0" in names
+    assert not any(job.length_by for job in plan("fig1", "paper", rounds=60))
+    assert not any(job.length_by for job in plan("fig1"))
 
 
 def test_settings_reach_every_run():
@@ -115,6 +156,9 @@ def test_settings_reach_every_run():
         ({"splits": ["idd"]}, "--splits has 'idd'.*did you mean 'iid'"),
         ({"settings": {"rate": 5}}, "--set rate would mix up the runs; use --rates instead"),
         ({"rates": [7]}, "--rates has 7; fig1 has only 20"),
+        ({"terms": ["head"]}, "--terms has 'head'; choose from as-paper, head-start"),
+        ({"preset": "paper"}, "there is no preset 'paper'; choose from paper-steps"),
+        ({"settings": {"head_start": 5}}, "--set head_start .* use --terms instead"),
         ({"settings": {"seed": 5}}, "--set seed .* use --seeds"),
         ({"settings": {"raet": 5}}, "unknown key 'raet'; did you mean 'rate'"),
         ({"rounds": 0}, "rounds is 0"),
@@ -165,7 +209,7 @@ def test_result_has_summary_series_and_differences(tmp_path, job):
     assert path == tmp_path / "results" / "some-run.json"
     records = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
     at = [records[3], records[5]]
-    shown = ("round", "test_accuracy", "weights_f1")
+    shown = ("round", "test_accuracy", "validation_loss", "weights_f1", "residual")
     assert result["series"] == {k: [r[k] for r in at] for k in shown}
     summary = json.loads((folder / "summary.json").read_text())
     assert {key: result[key] for key in summary} == summary
@@ -193,7 +237,9 @@ def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path, job, outcome):
     run_once(job, tmp_path / "cut")
     whole, cut = (outcome(run_folder(job, tmp_path / name)) for name in ("whole", "cut"))
     assert whole == cut
-    both = [result_of(run_folder(job, tmp_path / n)) | {"seconds": 0} for n in ("whole", "cut")]
+    both = [
+        result_of(run_folder(job, tmp_path / n), job) | {"seconds": 0} for n in ("whole", "cut")
+    ]
     assert both[0] == both[1]
 
 
@@ -233,3 +279,7 @@ def test_the_name_shows_what_the_figures_vary():
     config = Config.of(dataset="mnist", split="non-iid", method="non-iter", rate=100, seed=7)
     assert run_name(config) == "mnist-non-iid-non-iter-rate100-s7"
     assert run_name(Config.of(method="fedavg")) == "digits-iid-fedavg-s0"
+    five = Config.of(method="iter-topk", iterations=5)
+    assert run_name(five, "head-start") == "digits-iid-iter-topk-i5-head-start-s0"
+    name = "digits-iid-iter-topk-paper-literal-s0"
+    assert run_name(five, "as-paper", "paper-literal") == name

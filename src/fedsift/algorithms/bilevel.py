@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from fedsift.algorithms.additions.head_start import HeadStart, HeadStartKeys
+from fedsift.algorithms.additions.head_start import HeadStartKeys, ahead
 from fedsift.algorithms.additions.self_paced import SelfPaced, SelfPacedKeys
 from fedsift.algorithms.fedavg import LocalKeys, local_of
 from fedsift.algorithms.method import Weighting
@@ -48,5 +48,4 @@ def weighting_of(settings: Settings) -> Weighting:
 
 def with_head_start(settings: Settings, algorithm: Algorithm) -> Algorithm:
     """Return the algorithm with the head start that the keys describe, if any."""
-    steps = settings[HeadStartKeys].head_start
-    return HeadStart(algorithm, replace(local_of(settings), steps=steps)) if steps else algorithm
+    return ahead(algorithm, local_of(settings), settings[HeadStartKeys].head_start)

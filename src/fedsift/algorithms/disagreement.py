@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedsift.algorithms.fedavg import LocalKeys, draw_cohort, local_of, next_y
+from fedsift.algorithms.fedavg import PLAIN, draw_cohort, local_of, next_y, perhaps_ahead
 from fedsift.algorithms.method import Method
-from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.keys import BuildContext, Settings
 from fedsift.messages import Federation, Request, scalars_of
 from fedsift.problem.sample_losses import sample_losses
@@ -55,14 +55,14 @@ class Disagreement:
         return RoundInfo(metrics, answers.events), ServerState(y, state.x, state.solver)
 
 
-def build(settings: Settings, context: BuildContext) -> Disagreement:  # noqa: ARG001
+def build(settings: Settings, context: BuildContext) -> Algorithm:  # noqa: ARG001
     """Build it from its keys."""
-    return Disagreement(local_of(settings))
+    return perhaps_ahead(settings, Disagreement(local_of(settings)))
 
 
 METHOD = Method(
     "FedAvg; a label is suspect where the best model predicts another class",
-    (LocalKeys,),
+    PLAIN,
     build,
     learns_weights=True,
     asks="judge",

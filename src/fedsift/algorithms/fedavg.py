@@ -14,8 +14,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedsift.algorithms.additions.head_start import NoHeadStartKeys, ahead
 from fedsift.algorithms.method import Method
-from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.errors import Diverged
 from fedsift.keys import Auto, BuildContext, Keys, Settings, key, number
 from fedsift.messages import Answers, Cohort, Federation, Request, sample_cohort, scalars_of
@@ -91,17 +92,23 @@ def local_of(settings: Settings) -> LocalSteps:
     return LocalSteps(own.local_steps, number(own.inner_lr), own.batch_size)
 
 
-def build(settings: Settings, context: BuildContext) -> FedAvg:  # noqa: ARG001
+def perhaps_ahead(settings: Settings, algorithm: Algorithm) -> Algorithm:
+    """Return the algorithm, with a head start where one is asked for."""
+    return ahead(algorithm, local_of(settings), settings[NoHeadStartKeys].head_start)
+
+
+def build(settings: Settings, context: BuildContext) -> Algorithm:  # noqa: ARG001
     """Build FedAvg from its keys."""
-    return FedAvg(local_of(settings))
+    return perhaps_ahead(settings, FedAvg(local_of(settings)))
 
 
+PLAIN: tuple[type[Keys], ...] = (LocalKeys, NoHeadStartKeys)
 FEDAVG = Method(
-    "plain federated averaging on the labels as they are", (LocalKeys,), build, means_only=True
+    "plain federated averaging on the labels as they are", PLAIN, build, means_only=True
 )
 ORACLE = Method(
     "federated averaging on the correctly labelled samples only",
-    (LocalKeys,),
+    PLAIN,
     build,
     needs_truth=True,
     means_only=True,

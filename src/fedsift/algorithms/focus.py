@@ -19,9 +19,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedsift.algorithms.fedavg import LocalKeys, draw_cohort, local_of, next_y
+from fedsift.algorithms.fedavg import PLAIN, draw_cohort, local_of, next_y, perhaps_ahead
 from fedsift.algorithms.method import Method
-from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Answers, Federation, Request, scalars_of
 from fedsift.problem.sample_losses import sample_losses
@@ -83,11 +83,12 @@ class FocusKeys(Keys):
     focus_alpha: float = key(1.0, "α: how fast a client's credibility falls with its loss", low=0)
 
 
-def build(settings: Settings, context: BuildContext) -> Focus:  # noqa: ARG001
+def build(settings: Settings, context: BuildContext) -> Algorithm:  # noqa: ARG001
     """Build it from its keys."""
-    return Focus(local_of(settings), settings[FocusKeys].focus_alpha)
+    focus = Focus(local_of(settings), settings[FocusKeys].focus_alpha)
+    return perhaps_ahead(settings, focus)
 
 
 METHOD = Method(
-    "FedAvg with clients weighed by their credibility", (LocalKeys, FocusKeys), build, asks="assess"
+    "FedAvg with clients weighed by their credibility", (*PLAIN, FocusKeys), build, asks="assess"
 )

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from fedsift.algorithms.clean_set import fit, split_validation
-from fedsift.algorithms.fedavg import LocalKeys, draw_cohort, local_of, next_y
+from fedsift.algorithms.fedavg import PLAIN, draw_cohort, local_of, next_y, perhaps_ahead
 from fedsift.algorithms.method import Method
-from fedsift.algorithms.state import RoundInfo, Server, ServerState
+from fedsift.algorithms.state import Algorithm, RoundInfo, Server, ServerState
 from fedsift.compress import Payload
 from fedsift.keys import BuildContext, Keys, Settings, key
 from fedsift.messages import Cohort, Federation, Request, scalars_of
@@ -140,16 +140,17 @@ class PreprocessKeys(Keys):
     )
 
 
-def build(settings: Settings, context: BuildContext) -> Preprocess:  # noqa: ARG001
+def build(settings: Settings, context: BuildContext) -> Algorithm:  # noqa: ARG001
     """Build it from its keys."""
     local, own = local_of(settings), settings[PreprocessKeys]
     benchmark = replace(local, steps=own.preprocess_steps)
-    return Preprocess(local, benchmark, own.preprocess_threshold)
+    preprocess = Preprocess(local, benchmark, own.preprocess_threshold)
+    return perhaps_ahead(settings, preprocess)
 
 
 METHOD = Method(
     "FedAvg on the samples on which a benchmark model has a low loss",
-    (LocalKeys, PreprocessKeys),
+    (*PLAIN, PreprocessKeys),
     build,
     learns_weights=True,
     asks="^count ^keep train-kept",

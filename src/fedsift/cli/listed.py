@@ -36,3 +36,7 @@ METHODS = {
 }
 DATASETS = ("digits", "mnist", "cifar10", "cifar10-features", "femnist")
 AUDIT_FORMATS = ("csv", "parquet", "json", "label-studio")
+PRESETS = ("paper-steps", "paper-literal")
+FIGURES = ("fig1", "fig2", "fig3")
+SCALES = ("quick", "paper")
+TERMS = ("as-paper", "head-start")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fedsift.cli.listed import DATASETS, METHODS
+from fedsift.cli.listed import DATASETS, METHODS, PRESETS
 from fedsift.cli.own import add_classes, add_column_kinds, add_encoder
 from fedsift.cli.reading import add_reading
 
@@ -18,6 +18,7 @@ examples:
   fedsift run                                  the embedded digits; auto chooses the method
   fedsift run --dataset mnist --method iter-topk --set rate=100 --out runs/topk
   fedsift run --out runs/topk --resume         continue after a crash
+  fedsift run --dataset mnist --method iter-topk --preset paper-literal
   fedsift run --site north=a.csv --site south=b.csv --validation clean.csv \\
       --label-column diagnosis --id-column patient --out runs/own
   fedsift run --site a=photos/a --site b=photos/b --validation photos/clean --model net:make
@@ -58,6 +59,12 @@ def add(commands: Any) -> None:
     add_classes(files)
     files.add_argument("--model", metavar="WHAT", help="a model's name, or module:function")
     add_encoder(files)
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        default="",
+        help=f"a set of keys, which --set overrides: {', '.join(PRESETS)}",
+    )
     parser.add_argument(
         "--set",
         action="append",

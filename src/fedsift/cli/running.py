@@ -14,7 +14,7 @@ import tomli_w
 from fedsift.cli import processes
 from fedsift.cli.own import reading_keys
 from fedsift.cli.table import print_table
-from fedsift.experiment.common_keys import OWN, RunKeys
+from fedsift.experiment.common_keys import OWN, DataKeys, RunKeys
 from fedsift.experiment.config import (
     Config,
     change,
@@ -25,6 +25,7 @@ from fedsift.experiment.config import (
     parse_setting,
     read_toml,
 )
+from fedsift.experiment.presets import preset_keys
 from fedsift.experiment.progress import progress
 from fedsift.experiment.run import Finished, execute, read_config
 from fedsift.experiment.setup import Federate, Setup, from_config
@@ -82,6 +83,10 @@ def configuration(options: argparse.Namespace) -> tuple[Config, Path]:
     given |= _own_files(options)
     given |= dict(parse_setting(text) for text in options.set)
     given |= {"diagnose": True} if options.diagnose else {}
+    if options.preset:
+        known = {} if options.config is None else flatten(read_toml(options.config))
+        known = {"method": RunKeys.method, "dataset": DataKeys.dataset, **known, **given}
+        given = preset_keys(options.preset, known["method"], known["dataset"]) | given
     out = options.out
     if out is None:
         config = _new(options.config, given)

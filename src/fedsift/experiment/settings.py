@@ -85,6 +85,12 @@ class FitSettings(TypedDict, total=False):
     by every method but `auto`, `out-of-fold`.
     """
 
+    head_start: int
+    """At most this many steps on half of the validation set before round 1; 0: off, the default
+    of fedavg, oracle, focus, preprocess and disagreement. Default: 500. Read by every method
+    but `auto`, `clean-only`, `out-of-fold`.
+    """
+
     clean_steps: int
     """At most this many steps on the validation set, by cross-validation, all in round 1.
     Default: 2000. Read by `clean-only`, `out-of-fold`.
@@ -99,12 +105,6 @@ class FitSettings(TypedDict, total=False):
     preprocess_threshold: float
     """Largest loss of a sample that is kept; 0: chosen by the Kolmogorov-Smirnov distance.
     Default: 0.0. Read by `preprocess`.
-    """
-
-    head_start: int
-    """At most this many steps on half of the validation set before round 1; 0: off. Default:
-    500. Read by every method but `auto`, `fedavg`, `oracle`, `clean-only`, `focus`,
-    `preprocess`, `disagreement`, `out-of-fold`.
     """
 
     glc_rounds: int

@@ -4,14 +4,15 @@
     fig2, fig3    rows: methods    columns: i.i.d., non-i.i.d.   lines: rates     y: F1
 
 A line is the mean over the seeds and its band goes from the lowest to the highest of them. The axis
-of accuracy leaves out what is lower than any method after a quarter of the rounds: the methods
-differ by points at the end, and all of them start from chance. ``disagreement`` is in the tables
-only, unless it is alone: its model is FedAvg's.
+of accuracy leaves out what is lower than any method after a quarter of the rounds, the clean set
+alone apart: the methods differ by points at the end, and all of them start from chance. The model
+of ``disagreement`` is FedAvg's, so that they share a line of accuracy. Grey lines in Figures 2 and
+3 are controls, which have no rate. A figure is of one of the terms of ``paper_grid``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedsift.errors import InputError
+from fedsift.experiment.paper_grid import AS_PAPER
 from fedsift.files import write_atomically, write_text
 from fedsift.report.drawing import style
 from fedsift.report.palette import COLOURS, DASHES, INK, ORACLE_DASHES, Dash, colours
@@ -35,6 +36,7 @@ from fedsift.report.paper_results import (
 )
 
 FIG1_RATE = 20.0
+CONTROLS = {"no-hessian": "--", "disagreement": "-.", "clean-only": ":"}  # of Figures 2 and 3
 RATE_COLOURS = {
     1.0: INK,
     10.0: COLOURS["single-loop"],
@@ -43,7 +45,7 @@ RATE_COLOURS = {
 }
 MARKS = (*"oXs^Dpd8H+xv<>Ph1234.|", "$c$", "$n$", "$y$", "*")
 MARKERS = dict(zip(METHODS, MARKS, strict=True))  # for print without colours
-PANEL = (3.6, 2.3)  # inches
+PANEL = (4.4, 2.9)  # inches
 DPI = 200
 
 
@@ -55,13 +57,23 @@ class Layout:
     measure: str
     by_rate: bool
 
-    def select(self, curves: Sequence[Curve]) -> list[Curve]:
+    def select(self, curves: Sequence[Curve], terms: str) -> list[Curve]:
         """Return its curves; those on digits where there are none on its own datasets."""
-        fitting = [c for c in curves if (c.rate in RATE_COLOURS) == self.by_rate]
-        fitting = [c for c in fitting if self.by_rate or c.rate in (None, FIG1_RATE)]
+        fitting = [c for c in curves if c.terms in (terms, None) and self._shows(c)]
         fitting = [c for c in fitting if not c.spread(self.measure).empty]
         own = [c for c in fitting if c.dataset in self.datasets]
-        return own or [c for c in fitting if c.dataset == "digits"]
+        own = own or [c for c in fitting if c.dataset == "digits"]
+        return own if any(c.terms == terms and not self.is_control(c) for c in own) else []
+
+    def _shows(self, curve: Curve) -> bool:
+        if not self.by_rate:
+            return curve.rate in (None, FIG1_RATE)
+        usual = curve.iterations == 1 and not curve.preset
+        return usual and (curve.rate in RATE_COLOURS or self.is_control(curve))
+
+    def is_control(self, curve: Curve) -> bool:
+        """Return whether a curve is a control without a rate, in every panel of its split."""
+        return self.by_rate and curve.method in CONTROLS
 
     def row(self, curve: Curve) -> str:
         """Return the title of the row of a curve."""
@@ -69,48 +81,45 @@ class Layout:
 
 
 LAYOUTS = {
-    "fig1": Layout(("mnist", "cifar10", "femnist"), "test_accuracy", by_rate=False),
+    "fig1": Layout(("mnist", "femnist", "cifar10"), "test_accuracy", by_rate=False),
     "fig2": Layout(("mnist",), "weights_f1", by_rate=True),
     "fig3": Layout(("femnist",), "weights_f1", by_rate=True),
 }
 
 
-def write_figure(name: str, results: Path, out: Path) -> list[Path]:
+def write_figure(name: str, results: Path, out: Path, terms: str = AS_PAPER) -> list[Path]:
     """Draw a figure of a folder of results as PNG and SVG, with its table in Markdown."""
-    curves = select(name, results)
-    text = markdown(*table(curves))
-    write_text(out / f"{name}.md", text)
-    return [*save(draw(name, curves), out, name), out / f"{name}.md"]
+    curves = select(name, results, terms)
+    file = name if terms == AS_PAPER else f"{name}-{terms}"
+    write_text(out / f"{file}.md", markdown(*table(curves)))
+    return [*save(draw(name, curves), out, file), out / f"{file}.md"]
 
 
-def select(name: str, results: Path) -> list[Curve]:
-    """Return the curves of a figure."""
-    curves = LAYOUTS[name].select(load_curves(results))
-    if not curves:
-        raise InputError(
-            f"{results} has no results for {name}; `fedsift reproduce {name}` makes some"
-        )
-    return curves
+def select(name: str, results: Path, terms: str = AS_PAPER) -> list[Curve]:
+    """Return the curves of a figure; none where there are no results for it."""
+    return LAYOUTS[name].select(load_curves(results), terms)
 
 
 def draw(name: str, curves: Sequence[Curve]) -> Figure:
     """Draw a panel per row and split, with one legend below."""
     layout = LAYOUTS[name]
-    curves = [curve for curve in curves if curve.method != "disagreement"] or curves
-    rows = list(dict.fromkeys(layout.row(curve) for curve in curves))
-    splits = [split for split in SPLITS if any(c.split == split for c in curves)]
+    shown = [c for c in curves if not layout.is_control(c)]
+    rows = list(dict.fromkeys(layout.row(curve) for curve in shown))
+    splits = [split for split in SPLITS if any(c.split == split for c in shown)]
     with style(), matplotlib.rc_context({"font.size": 9}):
-        size = (PANEL[0] * len(splits), PANEL[1] * len(rows) + 0.5)
+        size = (PANEL[0] * len(splits), PANEL[1] * len(rows) + 0.9)
         figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(len(rows), len(splits), squeeze=False, sharey="row")
         for row, line in zip(rows, panels, strict=True):
             for split, axes in zip(splits, line, strict=True):
-                part = [c for c in curves if (layout.row(c), c.split) == (row, split)]
+                part = [c for c in shown if (layout.row(c), c.split) == (row, split)]
                 _panel(axes, part, layout)
-                axes.set_title(f"{_heading(layout, row, curves)}, {SPLITS[split]}", fontsize=9)
+                if part:
+                    _draw_controls(axes, [c for c in curves if c.split == split], layout)
+                axes.set_title(f"{_heading(layout, row, shown)}, {SPLITS[split]}", fontsize=9)
             line[0].set_ylabel("F1 of weights" if layout.by_rate else "Test accuracy (%)")
             if not layout.by_rate:  # panels of a row share their axis
-                line[0].set_ylim(_lowest(c for c in curves if layout.row(c) == row) - 2, None)
+                line[0].set_ylim(_lowest([c for c in shown if layout.row(c) == row]) - 2, None)
         for axes in panels[-1]:
             axes.set_xlabel("Round")
         handles = {str(line.get_label()): line for axes in panels.flat for line in axes.get_lines()}
@@ -134,13 +143,17 @@ def save(figure: Figure, out: Path, name: str) -> list[Path]:
 
 def _panel(axes: Axes, curves: Sequence[Curve], layout: Layout) -> None:
     if not curves:
-        axes.text(0.5, 0.5, "no runs", transform=axes.transAxes, ha="center", color="0.5")
+        axes.text(0.5, 0.5, "not run yet", transform=axes.transAxes, ha="center", color="0.5")
         axes.set_xticks([])
         return
     factor = 1.0 if layout.by_rate else 100.0
+    methods = {curve.label for curve in curves}
     for curve in curves:
+        shares_line = curve.label == "disagreement" and "fedavg" in methods and not layout.by_rate
+        if shares_line:
+            continue
         spread = factor * curve.spread(layout.measure)
-        colour, dashes, label = _look(curve, layout)
+        colour, dashes, label = _look(curve, layout, methods)
         rounds = spread.index.to_numpy()
         axes.plot(
             rounds,
@@ -150,6 +163,7 @@ def _panel(axes: Axes, curves: Sequence[Curve], layout: Layout) -> None:
             linewidth=1.3,
             marker="" if layout.by_rate else MARKERS.get(curve.method, ""),
             markersize=3.5,
+            markevery=max(1, len(rounds) // 10),
             label=label,
         )
         if len(curve.runs) > 1:
@@ -161,18 +175,39 @@ def _panel(axes: Axes, curves: Sequence[Curve], layout: Layout) -> None:
         axes.set_ylim(0, 1)
 
 
-def _lowest(curves: Iterable[Curve]) -> float:
+def _draw_controls(axes: Axes, curves: Sequence[Curve], layout: Layout) -> None:
+    for curve in curves:
+        if layout.is_control(curve):
+            mean, last = curve.spread(layout.measure)["mean"], axes.get_xlim()[1]
+            mean = mean[mean.index <= last]
+            line = CONTROLS[curve.method]
+            axes.plot(
+                mean.index.to_numpy(),
+                mean.to_numpy(),
+                color="0.45",
+                linestyle=line,
+                linewidth=1.0,
+                label=curve.label,
+            )
+
+
+def _lowest(curves: Sequence[Curve]) -> float:
     """Return the lowest accuracy, in per cent, that a curve has after a quarter of its rounds."""
-    means = [100 * curve.spread("test_accuracy")["mean"] for curve in curves]
+    learning = [curve for curve in curves if curve.method != "clean-only" and not curve.preset]
+    means = [100 * curve.spread("test_accuracy")["mean"] for curve in learning or curves]
     return min(float(mean[mean.index >= mean.index.max() / 4].min()) for mean in means)
 
 
-def _look(curve: Curve, layout: Layout) -> tuple[str, Dash, str]:
+def _look(curve: Curve, layout: Layout, methods: Collection[str]) -> tuple[str, Dash, str]:
     if layout.by_rate and curve.rate is not None:
         place = list(RATE_COLOURS).index(curve.rate)
         return RATE_COLOURS[curve.rate], DASHES[place], f"{curve.rate:g}×"
     dashes = ORACLE_DASHES[0] if curve.method == "oracle" else DASHES[0]
-    return colours({curve.method})[curve.method], dashes, curve.method
+    if curve.iterations > 1 or curve.preset:
+        dashes = DASHES[1]
+    both = curve.label == "fedavg" and "disagreement" in methods
+    label = "fedavg, disagreement" if both else curve.label
+    return colours({curve.method})[curve.method], dashes, label
 
 
 def _heading(layout: Layout, row: str, curves: Sequence[Curve]) -> str:

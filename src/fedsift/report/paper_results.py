@@ -1,13 +1,18 @@
 """The results of ``fedsift reproduce``: files of a folder -> curves and tables.
 
-A file has a run's summary, its ``config`` and its ``series`` {round, test_accuracy, weights_f1}.
-Runs that differ in their seed only are one curve; any other difference between them is an error.
+A file has a run's summary, its ``terms`` (None where the method reads no head start) and
+``preset``, its ``config`` and its ``series`` {round, test_accuracy, validation_loss, weights_f1,
+residual}. Runs that differ in their seed only are one curve; any other difference between them is
+an error.
+
+*Stopped* is a method at the evaluated round of lowest loss on the clean set: the model that early
+stopping would keep, which needs nothing that the server has not.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +23,7 @@ import pandas as pd
 from fedsift.algorithms.registry import METHODS as KNOWN
 from fedsift.errors import InputError
 
-DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "femnist": "FEMNIST", "digits": "digits"}
+DATASETS = {"mnist": "MNIST", "femnist": "FEMNIST", "cifar10": "CIFAR-10", "digits": "digits"}
 SPLITS = {"iid": "i.i.d.", "non-iid": "non-i.i.d."}
 METHODS = (
     *("fedavg", "clean-only", "focus", "preprocess", "disagreement"),
@@ -30,18 +35,32 @@ METHODS = (
 COMPRESSING = tuple(name for name, row in KNOWN.items() if row.reads("rate"))
 MEGABYTE = 1e6
 
-Key = tuple[str, str, str, float | None]
+Key = tuple[str, str, str, int, float | None, str | None, str]
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Runs of one method on one federation at one rate (None: it has none), a run per seed."""
+    """Runs of one method on one federation at one rate (None: it has none), a run per seed.
+
+    ``iterations`` is the solver's I, 1 where it has none; ``terms`` is None where the method reads
+    no head start, so that it stands beside the others in both.
+    """
 
     dataset: str
     split: str
     method: str
+    iterations: int
     rate: float | None
+    terms: str | None
+    preset: str
     runs: tuple[Mapping[str, Any], ...]
+
+    @property
+    def label(self) -> str:
+        """The method, with what of its variants is not usual."""
+        parts = [self.method]
+        parts += [f"I = {self.iterations}"] if self.iterations > 1 and not self.preset else []
+        return ", ".join([*parts, *([self.preset] if self.preset else [])])
 
     def spread(self, measure: str) -> pd.DataFrame:
         """Return mean, min and max over the seeds at the rounds that all of them evaluated."""
@@ -58,13 +77,28 @@ class Curve:
         """Return a number of the summaries, where it is known."""
         return [float(run[key]) for run in self.runs if run[key] is not None]
 
+    def stopped(self) -> list[tuple[int, float]]:
+        """Return round and test accuracy at the lowest loss on the clean set, of every run."""
+        found = []
+        for run in self.runs:
+            series = run["series"]
+            losses = series.get("validation_loss")
+            if losses:
+                best = losses.index(min(loss for loss in losses if loss is not None))
+                found.append((series["round"][best], series["test_accuracy"][best]))
+        return found
+
     def residuals(self) -> list[float]:
         """Return ‖Hv − ∇_y F‖ / ‖∇_y F‖ of the last round's v, where it was measured independently.
 
         Runs before that was so measured it in the numbers that steer v: they are left out.
         """
         found = [run.get("hypergradient") or {} for run in self.runs]
-        return [float(one["residual"]) for one in found if one.get("residual_by")]
+        return [
+            float(one["residual"])
+            for one in found
+            if one.get("residual_by") and one["residual"] is not None
+        ]
 
 
 def load_curves(folder: Path) -> list[Curve]:
@@ -72,32 +106,59 @@ def load_curves(folder: Path) -> list[Curve]:
     groups: dict[Key, list[Mapping[str, Any]]] = {}
     for path in sorted(folder.glob("*.json")):
         run = _read(path)
-        if "series" not in run:
-            continue
-        config = run["config"]
-        rate = float(config["rate"]) if config["method"] in COMPRESSING else None
-        key = (config["dataset"], config["split"], config["method"], rate)
-        groups.setdefault(key, []).append(run)
+        if "series" in run:
+            groups.setdefault(_key(run), []).append(run)
     for key, runs in groups.items():
         _check_alike(folder, key, runs)
     return [Curve(*key, tuple(groups[key])) for key in sorted(groups, key=_order)]
 
 
+def _key(run: Mapping[str, Any]) -> Key:
+    config = run["config"]
+    rate = float(config["rate"]) if config["method"] in COMPRESSING else None
+    method, iterations = config["method"], config.get("iterations", 1)
+    place = config["dataset"], config["split"]
+    return (*place, method, iterations, rate, run["terms"], run["preset"])
+
+
 def table(curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
-    """Return titles and a row per curve: figures of the last round, bytes and exchanges."""
-    titles = ["dataset", "split", "method", "rate", "seeds", "rounds", "accuracy", "F1 of weights"]
+    """Return titles and a row per curve: the last round, where it would stop, bytes, exchanges."""
+    titles = ["dataset", "split", "terms", "method", "rate", "seeds", "rounds", "accuracy"]
+    titles += ["stopped at", "accuracy if stopped", "F1 of weights"]
     titles += ["residual", "MB up", "MB down", "exchanges"]
     rows = []
     for curve in curves:
         rate = "–" if curve.rate is None else f"{curve.rate:g}"
         seeds = ", ".join(str(run["seed"]) for run in curve.runs)
-        cells = [curve.dataset, curve.split, f"`{curve.method}`", rate, seeds]
+        cells = [curve.dataset, curve.split, curve.terms or "both", f"`{curve.label}`", rate, seeds]
         cells += [over_seeds(curve.values("rounds"), ".0f")]
-        cells += [over_seeds(curve.values(key), ".3f") for key in ("test_accuracy", "weights_f1")]
+        cells += [over_seeds(curve.values("test_accuracy"), ".3f")]
+        stopped = curve.stopped()
+        cells += [over_seeds([k for k, _ in stopped], ".0f")]
+        cells += [over_seeds([accuracy for _, accuracy in stopped], ".3f")]
+        cells += [over_seeds(curve.values("weights_f1"), ".3f")]
         cells += [over_seeds(curve.residuals(), ".2f")]
         cells += [_mean(curve.values(key), MEGABYTE) for key in ("bytes_up", "bytes_down")]
         rows.append([*cells, over_seeds(curve.values("exchanges"), ".0f")])
     return titles, rows
+
+
+def pivot(
+    curves: Sequence[Curve], cell: Callable[[Curve], str]
+) -> tuple[list[str], list[list[str]]]:
+    """Return a row per method and a column per dataset, split and terms; a dash: not run."""
+    panels = list(dict.fromkeys(panel for curve in curves for panel in _panels(curve, curves)))
+    names = list(dict.fromkeys(curve.label for curve in curves))
+    cells = {(c.label, panel): cell(c) for c in curves for panel in _panels(c, curves)}
+    rows = [[f"`{name}`", *(cells.get((name, panel), "–") for panel in panels)] for name in names]
+    heads = [f"{DATASETS[d]}, {SPLITS[s]}, {terms}" for d, s, terms in panels]
+    return ["method", *heads], rows
+
+
+def _panels(curve: Curve, curves: Sequence[Curve]) -> list[tuple[str, str, str]]:
+    place = curve.dataset, curve.split
+    both = [c.terms for c in curves if c.terms and (c.dataset, c.split) == place]
+    return [(*place, terms) for terms in ([curve.terms] if curve.terms else sorted(set(both)))]
 
 
 def markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -128,9 +189,10 @@ def _check_alike(folder: Path, key: Key, runs: Sequence[Mapping[str, Any]]) -> N
                 )
 
 
-def _order(key: Key) -> tuple[int, int, int, float]:
-    dataset, split, method, rate = key
-    return _place(DATASETS, dataset), _place(SPLITS, split), _place(METHODS, method), rate or 0.0
+def _order(key: Key) -> tuple[int | float | str, ...]:
+    dataset, split, method, iterations, rate, terms, preset = key
+    place = _place(DATASETS, dataset), _place(SPLITS, split), terms == "head-start"
+    return (*place, preset, _place(METHODS, method), iterations, rate or 0.0)
 
 
 def _place(known: Mapping[str, str] | Sequence[str], name: str) -> int:

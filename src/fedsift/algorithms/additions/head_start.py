@@ -61,13 +61,27 @@ def _loss(server: Server, y: Tensor, part: Any) -> float:
     return float(sample_losses(server.problem, y, part).mean())
 
 
+def ahead(algorithm: Algorithm, local: LocalSteps, steps: int) -> Algorithm:
+    """Return the algorithm with a head start of at most this many steps; 0: without."""
+    return HeadStart(algorithm, replace(local, steps=steps)) if steps else algorithm
+
+
+TEXT = (
+    "at most this many steps on half of the validation set before round 1; 0: off, the default of "
+    "fedavg, oracle, focus, preprocess and disagreement"
+)
+
+
 @dataclass(frozen=True)
 class HeadStartKeys(Keys):
-    """The head start of the bilevel methods."""
+    """The head start."""
 
     table: ClassVar[str] = "inner"
-    head_start: int = key(
-        500,
-        "at most this many steps on half of the validation set before round 1; 0: off",
-        low=0,
-    )
+    head_start: int = key(500, TEXT, low=0)
+
+
+@dataclass(frozen=True)
+class NoHeadStartKeys(HeadStartKeys):
+    """The same key where nobody has a head start unless it is asked for."""
+
+    head_start: int = key(0, TEXT, low=0)
