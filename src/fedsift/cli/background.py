@@ -56,6 +56,7 @@ def start(arguments: Sequence[str], out: Path) -> int:
         time.sleep(0.1)
     if process.poll() not in (None, 0):
         raise RunError(f"the process in the background has ended; {log_of(out)} says why")
+    process.returncode = 0  # it outlives this one, which does not wait for it
     return process.pid
 
 
