@@ -14,8 +14,9 @@ A liar changes all vectors that it sends (updates, products, sketches), not its 
 | nan        | u with one NaN                                                  |
 | inflated   | −u, and claims 10^9 samples                                     |
 
-A run that was done is not done again: ``results/robustness/runs.json`` has one row each, with the
-sites that were named: dropped, or among the suspects of ``summary.json``.
+A run that was done is not done again: ``results/robustness/DATASET-MODEL.json`` has one row each,
+with the sites that were named: dropped, or among the suspects of ``summary.json``. ``--out`` is for
+runs with another number of rounds.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--liars", type=int, nargs="+", default=[1, 3])
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args(arguments)
-    path = given.out / "runs.json"
+    path = given.out / f"{given.dataset}-{given.model}.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     wanted = [(rule, "none", 0) for rule in given.rules]
     wanted += [(rule, lie, n) for n in given.liars for rule in given.rules for lie in LIES]

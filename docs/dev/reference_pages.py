@@ -21,6 +21,7 @@ TABLES = {
     "model": "The model and its loss",
     "federation": "Who takes part, and what is shared",
     "robustness": "Sites that send wrong updates",
+    "privacy": "Differential privacy for whole sites",
     "traffic": "Compression of what travels",
     "inner": "Training of the model",
     "outer": "Weights of the samples",

@@ -21,6 +21,7 @@ from fedsift.experiment.server_run import execute_remotely
 from fedsift.experiment.setup import from_config, load_data
 from fedsift.federation import RemoteFederation, compressed
 from fedsift.federation.encoding import REQUEST_ID, RequestId
+from fedsift.federation.layer import Layer
 from fedsift.federation.remote import RawReply, Timeouts
 from fedsift.site.host import Host
 from fedsift.site.result import Origin
@@ -86,7 +87,9 @@ def _remote(config, out, sites, **more):
 def _local(config, out):
     def build(config):
         setup = from_config(config)
-        local = setup.federation.inner if config.secure_sum else setup.federation
+        local = setup.federation
+        while isinstance(local, Layer):
+            local = local.inner
         local.pool = False
         return setup
 
@@ -128,6 +131,8 @@ def _compare(here, there, sites, clients=3):
         ("fedelc", {}),
         ("fedcorr", {}),
         ("posterior", {}),
+        ("fedavg", {"dp_clip": 0.2, "dp_noise": 2.0}),
+        ("posterior", {"dp_clip": 0.2, "dp_epsilon": 8.0, "secure_sum": True, "clients": 4}),
         ("posterior", {"cohort": 2}),
         ("first-order", {}),
         ("first-order", {"cohort": 2, "scored": 5}),

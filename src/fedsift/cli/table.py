@@ -18,6 +18,7 @@ ROWS = (  # title, key of summary.json, scale, format
     ("precision", "precision", 1.0, ".3f"),
     ("recall", "recall", 1.0, ".3f"),
     ("AUC", "auc", 1.0, ".3f"),
+    ("privacy: epsilon", "epsilon", 1.0, ".3g"),
     ("MB up", "bytes_up", 1e-6, ".1f"),
     ("MB down", "bytes_down", 1e-6, ".1f"),
     ("exchanges", "exchanges", 1.0, ".0f"),

@@ -16,6 +16,7 @@ from fedsift.client.out_of_fold import fold_step
 from fedsift.client.outer_gradient import outer_gradient
 from fedsift.client.outer_step import outer
 from fedsift.client.posterior import train_posterior
+from fedsift.client.private import with_noise
 from fedsift.client.products import measure, product, sketch
 from fedsift.client.relabelling import train_relabelled
 from fedsift.client.simfbo import simfbo
@@ -74,6 +75,7 @@ def answer(
                 "fedsift at the server and at every site"
             )
         outcome = ACTIONS[request.action](client, state, request, shared or Shared())
+        outcome = with_noise(client, outcome, request)
         outcome = with_compressed_update(outcome, request)
         outcome = secure_sum.summed(client, state, outcome, request)
     except FedsiftError as error:

@@ -6,7 +6,8 @@
            min(b, N) (Σ x)² / (N Σ x²) ≥ least_batch         b: batch, N: samples, x: weights
 
        A minimum on b alone is no defence: who can move weights to 0 trains on the others alone.
-    3  nothing large is asked for: steps, step size, bins, products, arrays
+    3  replies have noise, and not too many of them, where the owner wants that
+    4  nothing large is asked for: steps, step size, bins, products, arrays
 
 What was asked so far (``Asked``) is passed in and returned; the site keeps it on disk, and it is
 not taken back when a server resumes a run, so that going back and forth buys no more questions.
@@ -14,6 +15,7 @@ not taken back when a server resumes a run, so that going back and forth buys no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -21,17 +23,20 @@ from torch import Tensor
 
 from fedsift.algorithms.registry import METHODS
 from fedsift.client.policy import Policy
+from fedsift.client.private import PRIVATE
 from fedsift.client.state import Client, ClientState, Fewest
 from fedsift.compress import Sketch, Sparse
 from fedsift.errors import Refused
 from fedsift.hypergradient.non_iterative import SketchedSystem
 from fedsift.hypergradient.products import Compression
 from fedsift.messages import Request
+from fedsift.privacy import epsilon_of
 
 ABOUT_SUMS = ("sum-keys", "sum-shares", "sum-reveal")  # of any method; they say nothing of samples
 PRODUCTS = ("product", "measure")
 KEPT = "train-kept"  # its batches are drawn from the samples of positive weight
 ONCE = 3  # contents of a question that comes once in a run: its round may be done again
+DELTA = 1e-5  # of the site's own account
 SLACK = 1024  # numbers that a compressed vector of a small model may have
 
 
@@ -40,7 +45,8 @@ class Asked:
     """What a server has asked in a run.
 
     ``rounds`` counts rounds, and those done again; ``at`` is the place in the method's sequence;
-    ``once`` has for each action that comes once the digests of what was asked.
+    ``once`` has for each action that comes once the digests of what was asked; ``spent`` is
+    Σ 1 / z² of the replies with noise.
     """
 
     round: int = -1
@@ -48,6 +54,7 @@ class Asked:
     rounds: int = 0
     products: int = 0
     once: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    spent: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,7 @@ class Guard:
             return asked
         if request.action in self.policy.refused_actions:
             raise Refused(f"the site's policy refuses the action '{request.action}'")
-        asked = self._in_order(request, asked, digest)
+        asked = self._noised(request, self._in_order(request, asked, digest))
         self._samples(client, state, request)
         self._sizes(client, request)
         return asked
@@ -103,6 +110,25 @@ class Guard:
         contents = dict.fromkeys((*asked.once.get(request.action, ()), digest))
         self._at_most(f"times '{request.action}' in a run", len(contents), ONCE)
         return replace(asked, once={**asked.once, request.action: tuple(contents)})
+
+    def _noised(self, request: Request, asked: Asked) -> Asked:
+        """Refuse a reply without noise, or one too many with it, where the owner wants noise."""
+        most, z = self.policy.most_epsilon, request.scalars.get("dp_noise")
+        only_sizes = "sum_total" in request.scalars and "bounds" not in request.arrays
+        if not most or only_sizes:
+            return asked
+        if request.action not in PRIVATE or not isinstance(z, float) or z <= 0:
+            raise Refused(
+                f"the site's policy wants noise in what '{request.action}' replies; set dp_clip "
+                "and dp_epsilon"
+            )
+        spent = asked.spent + z**-2
+        if epsilon_of(math.sqrt(spent), DELTA) > most:
+            raise Refused(
+                f"the site's policy allows an epsilon of {most:g} in a run, and this request would "
+                "pass it; ask for more noise or fewer rounds"
+            )
+        return replace(asked, spent=spent)
 
     def _samples(self, client: Client, state: ClientState, request: Request) -> None:
         """Refuse a step or a product that too few samples would stand behind."""

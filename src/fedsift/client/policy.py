@@ -32,6 +32,14 @@ class Policy(Keys):
     private_batches: bool = key(
         True, "batches are drawn with a secret of the site: the server does not know who is in one"
     )
+    private_noise: bool = key(
+        True, "noise for differential privacy is drawn with a fresh secret: nobody can take it out"
+    )
+    most_epsilon: float = key(
+        0.0,
+        "epsilon, at delta 1e-5, that a run may cost the site; no noise is refused; 0: any",
+        low=0,
+    )
     least_batch: int = key(
         8, "fewest samples behind a step or a product, counted by their weights", low=1
     )
@@ -66,7 +74,12 @@ class Policy(Keys):
 
 
 OPEN = Policy(
-    private_batches=False, least_batch=1, least_kept=1, least_counted=1, most_bins=2**26
+    private_batches=False,
+    private_noise=False,
+    least_batch=1,
+    least_kept=1,
+    least_counted=1,
+    most_bins=2**26,
 )  # what a site of one's own may allow: replies are those of one process, bit for bit
 
 

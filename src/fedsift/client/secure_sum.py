@@ -7,25 +7,32 @@
 
 A client reveals for a sum once only, never both shares of a member, and never where fewer than
 t members replied. A sum whose largest numbers are not known yet is not masked: the client replies
-with their sizes, as powers of two, and does the action again when it is asked with bounds.
+with their sizes, as powers of two, and does the action again when it is asked with bounds. Where
+replies have noise (``private.py``) these sizes are those of the bounds and the noise, not of the
+numbers, and every member weighs the same.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedsift.client.private import reach
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.compress import Sketch
 from fedsift.errors import InputError
 from fedsift.messages import Request, scalar
 from fedsift.secure import SHARE, FixedPoint, OneTimeKeys, exponent, mask_of, needed, prg, split
 
+Numbers = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+CLOSE = 4  # powers of two: what is masked must neither be cut nor lose the noise by rounding
 FEWEST = 3  # members: of two, each would know the other's numbers from the mean
 
 
@@ -105,12 +112,17 @@ def summed(client: Client, before: ClientState, outcome: Outcome, request: Reque
         return outcome
     asked, members = request.read(SumRequest), _members(client, request)
     layout, pieces = _pieces(outcome)
+    private = "dp_noise" in request.scalars
     share = len(client.batch) / max(asked.total, len(client.batch))
+    share = 1 / len(members) if private else share
     pieces = [share * piece for piece in pieces]
-    sizes = {"exponents": torch.tensor([exponent(piece) for piece in pieces])}
+    largest = _reaches(request, layout, pieces, share) if private else pieces
+    sizes = {"exponents": torch.tensor([exponent(piece) for piece in largest])}
     bounds = request.arrays.get("bounds")
     if not isinstance(bounds, Tensor) or len(bounds) != len(pieces):
         return Outcome({**sizes}, {"layout": layout}, before)
+    if private and not bool(((bounds - sizes["exponents"]).abs() <= CLOSE).all()):
+        raise InputError("the bounds of a sum with noise are those that clients state")
     if before.sums is None or asked.number <= int(before.sums[0]):
         raise InputError(f"sum {asked.number} has no keys left; the server must ask for new ones")
     encoded = [
@@ -131,9 +143,7 @@ def summed(client: Client, before: ClientState, outcome: Outcome, request: Reque
     return Outcome({**arrays}, {"layout": layout}, state)
 
 
-def _pieces(
-    outcome: Outcome,
-) -> tuple[str, list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]]]:
+def _pieces(outcome: Outcome) -> tuple[str, list[Numbers]]:
     """Return what a reply is made of, and its numbers: arrays, then each scalar by itself."""
     rows, pieces = [], []
     for name, payload in sorted(outcome.arrays.items()):
@@ -152,6 +162,17 @@ def _pieces(
         rows.append([name])
         pieces.append(np.array([float(value)]))
     return json.dumps(rows), pieces
+
+
+def _reaches(
+    request: Request, layout: str, pieces: Sequence[Numbers], share: float
+) -> list[Numbers]:
+    """Return the largest number that each piece can have: of noised parts it is no secret."""
+    names = [row[0] for row in json.loads(layout)]
+    return [
+        np.array([share * reach(request, name, piece.size)])
+        for name, piece in zip(names, pieces, strict=True)
+    ]
 
 
 def _members(client: Client, request: Request) -> list[int]:

@@ -29,7 +29,7 @@ class Client:
     """The fixed part of a client: its number, its samples, the problem.
 
     ``validation`` are its samples of f_m, where F is the clients' (F = Σ_m N_m f_m / N);
-    ``fewest`` is what it keeps to itself.
+    ``fewest`` is what it keeps to itself; with ``secret_noise`` nobody knows what noise it draws.
     """
 
     id: ClientId
@@ -38,6 +38,7 @@ class Client:
     seed: int = 0
     validation: Any = None
     fewest: Fewest = Fewest()
+    secret_noise: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class ClientState:
     ``update_epoch`` (``update.py``)
     ``secret``       what the keys of secure sums are derived from (``secure_sum.py``)
     ``sums``         the number of the last sum that it took part in, and of the last revealed
+    ``draws``        how many of its replies had noise so far (``private.py``)
     ``y``            the model of the running round, so that it need not be sent twice
     """
 
@@ -87,6 +89,7 @@ class ClientState:
     update_epoch: Tensor | None = None
     secret: Tensor | None = None
     sums: Tensor | None = None
+    draws: Tensor | None = None
     y: Tensor | None = None
 
     def arrays(self) -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from fedsift.algorithms.registry import METHODS
 from fedsift.data import DATASETS, NOISES, PARTITIONS, SPLITS
 from fedsift.errors import ConfigError
+from fedsift.federation.private import PrivacyKeys
 from fedsift.federation.robust import RobustKeys
 from fedsift.keys import AUTO, Keys, hint, key, keys_of
 from fedsift.problem.networks import MODELS
@@ -161,7 +162,8 @@ class TrafficKeys(Keys):
 
 
 COMMON: tuple[type[Keys], ...] = (
-    *(RunKeys, DataKeys, FileKeys, ModelKeys, FederationKeys, RobustKeys, TrafficKeys),
+    *(RunKeys, DataKeys, FileKeys, ModelKeys, FederationKeys),
+    *(RobustKeys, TrafficKeys, PrivacyKeys),
 )
 # ``simulate`` has the data and the model, and ``fit`` names those keys of the run that it takes.
 NOT_SETTINGS = {*keys_of(RunKeys, DataKeys, FileKeys), "model"}

@@ -30,12 +30,22 @@ from fedsift.experiment.common_keys import (
     RunKeys,
     TrafficKeys,
 )
+from fedsift.federation.private import PrivacyKeys
 from fedsift.federation.robust import RobustKeys
 from fedsift.keys import AUTO, Key, Settings, hint, keys_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(TrafficKeys, RobustKeys, FederationKeys, ModelKeys, FileKeys, DataKeys, RunKeys):
+class Config(
+    PrivacyKeys,
+    TrafficKeys,
+    RobustKeys,
+    FederationKeys,
+    ModelKeys,
+    FileKeys,
+    DataKeys,
+    RunKeys,
+):
     """The keys of a run: common ones as attributes, those of its method in ``settings``.
 
     ``Config.of(method="iter-topk", rate=50)`` makes one; a value of 0 or ``auto`` means what the

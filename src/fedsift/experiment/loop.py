@@ -50,9 +50,17 @@ def rounds(
             "exchanges": traffic.exchanges,
             "seconds": round(seconds, 4),
             **judge.record(),
+            **_private(setup),
             "events": [*info.events, *taken_back],
         }
         yield Round(record, state)
+
+
+def _private(setup: Setup) -> dict[str, Any]:
+    """Return what the run has cost so far; the sites' training loss is withheld."""
+    if setup.account is None:
+        return {}
+    return {"epsilon": setup.account.epsilon(), "train_loss": None}
 
 
 def judge_of(setup: Setup) -> Judge:

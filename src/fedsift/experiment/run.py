@@ -151,6 +151,9 @@ def _run(setup: Setup, folder: RunFolder, point: Checkpoint | None, observe: Obs
     start = time.perf_counter() - now.seconds
     judge = judge_of(setup)
     judge.strikes = folder.read_left_out()
+    if setup.account is not None:
+        setup.account.releases.update(folder.read_releases(resumed=point is not None))
+        setup.account.keep = folder.write_releases
     try:
         for done in rounds(setup, now.state, now.next_round, judge):
             folder.append(done.record)
@@ -185,11 +188,13 @@ def _finish(
         "notices": notices(
             records[-1], len(setup.server.validation), setup.config.method, setup.data.classes
         )
-        + said,
+        + said
+        + guarantee(setup),
         "calibration": calibration.to_json(),
         **_diagnosed(setup, state, records[-1]),
         "clean_set": {**clean, **watched},
         **shared_counts(setup, audits),
+        **private_summary(setup),
     }
     return Finished(setup, state, records, audits, summary)
 
@@ -262,6 +267,37 @@ def hypergradient_summary(setup: Setup, last: dict[str, Any]) -> dict[str, Any] 
         "residual_by": "independent sketch",
         "rate": config.value("rate"),
         "curvature": config.value("curvature"),
+    }
+
+
+def guarantee(setup: Setup) -> list[str]:
+    """Return the sentence on differential privacy, where there is any."""
+    account = setup.account
+    if account is None:
+        return []
+    seen = "the sums over sites" if setup.config.secure_sum else "the replies of the sites"
+    return [
+        f"{seen} are differentially private for each whole site: epsilon {account.epsilon():.3g} "
+        f"at delta {account.delta:g}; the audit, N_m and who took part are not covered"
+    ]
+
+
+def private_summary(setup: Setup) -> dict[str, Any]:
+    """Return the guarantee of differential privacy: for whom, of what, and how strong."""
+    account, config = setup.account, setup.config
+    if account is None:
+        return {}
+    return {
+        "epsilon": account.epsilon(),
+        "privacy": {
+            "epsilon_replaced": account.epsilon(factor=2.0),
+            "delta": account.delta,
+            "releases": max(account.releases.values(), default=0),
+            "noise": account.multiplier,
+            "clip": config.dp_clip,
+            "protects": "one whole site, there or not",
+            "seen": "sums over sites" if config.secure_sum else "every reply of every site",
+        },
     }
 
 

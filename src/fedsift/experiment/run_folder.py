@@ -10,6 +10,7 @@
     clients/<site>/audit.json       a summary of the site's labels
     clients/<site>/samples.parquet  what a person sees of samples that were given in memory
     left_out.json                   clients whose replies were bad, and why; edit it to readmit one
+    releases.json                   how often each client was asked for a reply with noise
     checkpoint/                     to resume from
     files.sha256                    the hashes of all the others (`sha256sum -c files.sha256`)
 
@@ -62,6 +63,7 @@ class RunFolder:
         self.chosen = path / "chosen.json"
         self.checkpoints = path / "checkpoint"
         self.left_out = path / "left_out.json"
+        self.releases = path / "releases.json"
 
     def check_free(self) -> None:
         """Refuse a folder that holds a run."""
@@ -181,6 +183,24 @@ class RunFolder:
         """Write them; a person who removes one readmits it when the run is resumed."""
         kept = {str(client): list(why) for client, why in sorted(strikes.items())}
         write_text(self.left_out, json.dumps(kept, indent=2) + "\n")
+
+    def read_releases(self, *, resumed: bool) -> dict[int, int]:
+        """Return how often each client was asked; those asked after the checkpoint count too."""
+        if not self.releases.exists() and not resumed:
+            return {}
+        try:
+            found = json.loads(self.releases.read_text(encoding="utf-8"))
+            return {int(client): int(count) for client, count in found.items()}
+        except (OSError, ValueError, AttributeError, TypeError):
+            raise InputError(
+                f"{self.releases} does not say how often clients were asked, so what the run has "
+                "cost is not known; start a new run in another folder"
+            ) from None
+
+    def write_releases(self, releases: Mapping[int, int]) -> None:
+        """Write them, before a request goes out."""
+        kept = {str(client): count for client, count in sorted(releases.items())}
+        write_text(self.releases, json.dumps(kept) + "\n")
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write ``summary.json``, then the hashes of all files of the run."""

@@ -68,6 +68,24 @@ class FitSettings(TypedDict, total=False):
     Read by every method.
     """
 
+    dp_clip: float
+    """Longest update of a site, clipped there before noise; 0: no differential privacy. Default:
+    0.0. Read by every method.
+    """
+
+    dp_noise: float
+    """Noise multiplier: standard deviation over dp_clip; 0: what dp_epsilon needs. Default: 0.0.
+    Read by every method.
+    """
+
+    dp_epsilon: float
+    """Epsilon that the whole run may cost a site; 0: what dp_noise gives. Default: 0.0. Read by
+    every method.
+    """
+
+    dp_delta: float
+    """Delta of the guarantee. Default: 1e-05. Read by every method."""
+
     local_steps: int
     """Local steps T per round. Default: 5. Read by every method."""
 

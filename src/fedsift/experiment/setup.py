@@ -16,6 +16,7 @@ from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client
 from fedsift.client.guard import Guard
 from fedsift.client.policy import read_policy
+from fedsift.client.private import PRIVATE
 from fedsift.data import (
     ClientData,
     FederatedData,
@@ -31,9 +32,16 @@ from fedsift.errors import ConfigError, DataError, InputError
 from fedsift.experiment.common_keys import OWN
 from fedsift.experiment.config import Config
 from fedsift.experiment.own_data import Progress, chosen_model, load_own
-from fedsift.federation import LocalFederation, Rates, SecureSumFederation
+from fedsift.federation import (
+    LocalFederation,
+    PrivateFederation,
+    Rates,
+    SecureSumFederation,
+)
+from fedsift.federation.private import account_of
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
+from fedsift.privacy import Account
 from fedsift.problem import FlatModel, Reweighting, batch_of, bind
 from fedsift.problem.inputs import take, whole
 from fedsift.problem.networks import build_model
@@ -49,7 +57,10 @@ BETTER = (
 
 @dataclass(frozen=True)
 class Setup:
-    """A noisy-label run, ready to start; ``choice`` is how its method was found, if not given."""
+    """A noisy-label run, ready to start; ``choice`` is how its method was found, if not given.
+
+    ``account`` counts what differential privacy costs; None: without it.
+    """
 
     config: Config
     data: FederatedData | ServerData
@@ -62,6 +73,7 @@ class Setup:
     notes: tuple[str, ...] = ()
     choice: Choice | None = None
     clean_kept: Tensor | None = None
+    account: Account | None = None
 
     def of_own_data(self, schema: Schema | None, notes: tuple[str, ...] = ()) -> Setup:
         """Return the run on one's own data, with what the clean set lacks among its notes."""
@@ -290,9 +302,12 @@ def _setup(
     choice: Choice | None,
 ) -> Setup:
     METHODS[config.method].check(problem)
+    account = _private(config)
     if config.secure_sum:
         _check_secure(config)
-        federation = SecureSumFederation(federation)
+        federation = SecureSumFederation(federation, equal=account is not None)
+    if account is not None:
+        federation = PrivateFederation(federation, config.dp_clip, account)
     inputs, labels = data.validation
     server = Server(
         problem,
@@ -303,7 +318,16 @@ def _setup(
     )
     context = BuildContext(problem.model.length, config.seed, config.cohort)
     algorithm = METHODS[config.method].algorithm(config.settings, context)
-    return Setup(config, data, problem.model, federation, server, algorithm, choice=choice)
+    return Setup(
+        config,
+        data,
+        problem.model,
+        federation,
+        server,
+        algorithm,
+        choice=choice,
+        account=account,
+    )
 
 
 def _check_cohort(config: Config, clients: int) -> None:
@@ -314,6 +338,32 @@ def _check_cohort(config: Config, clients: int) -> None:
         raise ConfigError(
             f"min_clients is {config.min_clients} but a round has {asked} clients; lower it"
         )
+
+
+def _private(config: Config) -> Account | None:
+    """Return what counts the cost of noise; refuse what would tell of a site without any."""
+    account = account_of(config, config.rounds)
+    if account is None:
+        return None
+    able = [
+        n for n, row in METHODS.items() if not row.choose and row.sequence.actions <= {*PRIVATE}
+    ]
+    if config.method not in able:
+        raise ConfigError(
+            f"the method {config.method} sends numbers that have no bound, so it cannot run with "
+            f"dp_clip; these can: {', '.join(able)}"
+        )
+    if config.update_rate > 1:
+        raise ConfigError(
+            "with dp_clip every number of an update has noise, and Top-k would send the largest of "
+            "that; set update_rate = 1"
+        )
+    for name in ("share_summary", "diagnose"):
+        if config.value(name):
+            raise ConfigError(
+                f"{name} asks sites for numbers without noise; leave it out with dp_clip"
+            )
+    return account
 
 
 def _check_secure(config: Config) -> None:

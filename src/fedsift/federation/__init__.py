@@ -3,6 +3,7 @@
 from fedsift.federation.compressed import CompressedFederation, Rates
 from fedsift.federation.drift import WithoutDrift
 from fedsift.federation.local import LocalFederation
+from fedsift.federation.private import PrivateFederation
 from fedsift.federation.remote import RemoteFederation
 from fedsift.federation.secure_sum import SecureSumFederation
 from fedsift.federation.sharded import ShardedFederation, serve
@@ -10,6 +11,7 @@ from fedsift.federation.sharded import ShardedFederation, serve
 __all__ = [
     "CompressedFederation",
     "LocalFederation",
+    "PrivateFederation",
     "Rates",
     "RemoteFederation",
     "SecureSumFederation",

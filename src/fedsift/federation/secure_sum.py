@@ -46,12 +46,24 @@ class _Keys:
 
 
 class SecureSumFederation(Layer):
-    """Another federation, of whose replies the server sees the mean."""
+    """Another federation, of whose replies the server sees the mean.
 
-    def __init__(self, inner: Federation) -> None:
+    ``equal``: every client weighs as if it had the mean number of samples (``client/private.py``).
+    """
+
+    def __init__(self, inner: Federation, *, equal: bool = False) -> None:
         super().__init__(inner)
+        self.equal = equal
         self._keys: _Keys | None = None
         self._bounds: dict[str, Tensor] = {}
+
+    @property
+    def sizes(self) -> Mapping[ClientId, int]:
+        """N_m of every client, as far as it counts in a sum."""
+        sizes = self.inner.sizes
+        if not self.equal:
+            return sizes
+        return dict.fromkeys(sizes, max(1, round(sum(sizes.values()) / len(sizes))))
 
     def snapshot(self) -> Snapshot:
         """Return what a checkpoint must hold; keys are made anew, bounds decide how to round."""

@@ -76,7 +76,10 @@ class OpenRun:
         batch = batch_of(self.inputs, self.labels, self.device)
         seed = self.settings["seed"]
         seed = derive(seed, secret) if data.policy.private_batches else seed
-        self.client = Client(data.client, problem, batch, seed, fewest=self.guard.fewest)
+        fewest, secret_noise = self.guard.fewest, data.policy.private_noise
+        self.client = Client(
+            data.client, problem, batch, seed, fewest=fewest, secret_noise=secret_noise
+        )
         self.journal = Journal(folder / "journal")
         self.site = data.origin.name
 
