@@ -20,7 +20,7 @@ from fedsift.experiment.config import (
 )
 from fedsift.problem.curvature import CURVATURES
 
-COMMON = "run", "data", "files", "model", "federation", "robustness", "traffic"
+COMMON = "run", "data", "files", "model", "federation", "robustness", "traffic", "privacy"
 CONFIGS = [
     *(Config.of(method=method) for method in METHODS),
     Config.of().resolve(),
