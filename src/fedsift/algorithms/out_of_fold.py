@@ -214,4 +214,5 @@ METHOD = Method(
     learns_weights=True,
     check=LinearHead.of,
     asks="fold-step",
+    sends_differences=True,
 )

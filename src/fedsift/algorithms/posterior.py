@@ -169,4 +169,5 @@ METHOD = Method(
     learns_weights=True,
     means_only=True,
     asks="train-posterior",
+    sends_differences=True,
 )

@@ -228,4 +228,5 @@ METHOD = Method(
     general=True,
     outer_at_clients=True,
     asks="step",
+    sends_differences=True,
 )

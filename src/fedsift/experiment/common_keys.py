@@ -13,7 +13,7 @@ from fedsift.data import DATASETS, NOISES, PARTITIONS, SPLITS
 from fedsift.errors import ConfigError
 from fedsift.federation.private import PrivacyKeys
 from fedsift.federation.robust import RobustKeys
-from fedsift.keys import AUTO, Keys, hint, key, keys_of
+from fedsift.keys import AUTO, Auto, Keys, hint, key, keys_of
 from fedsift.problem.networks import MODELS
 from fedsift.references import REFERENCE
 
@@ -148,15 +148,22 @@ class FederationKeys(Keys):
 
 @dataclass(frozen=True)
 class TrafficKeys(Keys):
-    """How much is left out of what travels; it is sent later (``federation/compressed.py``)."""
+    """How much is left out of what travels; it is sent later (``federation/compressed.py``).
+
+    What ``auto`` is, ``experiment/traffic.py`` says.
+    """
 
     table: ClassVar[str] = "traffic"
-    update_rate: float = key(
-        1.0, "numbers of a model update per number sent up, in 8 bits; 1: all", low=1
+    update_rate: Auto = key(
+        AUTO,
+        "numbers of a model update per number sent up, in 8 bits; 1: all; auto: 12 where all "
+        "clients take part and the method is one of auto's",
+        low=1,
     )
-    model_rate: float = key(
-        1.0,
-        "numbers of a model per number of its change sent down, in 8 bits; 1: all",
+    model_rate: Auto = key(
+        AUTO,
+        "numbers of a model per number of its change sent down, in 8 bits; 1: all; auto: as "
+        "update_rate",
         low=1,
     )
 

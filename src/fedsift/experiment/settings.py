@@ -58,14 +58,14 @@ class FitSettings(TypedDict, total=False):
     samples weighs as the median. Default: 0.0. Read by every method.
     """
 
-    update_rate: float
-    """Numbers of a model update per number sent up, in 8 bits; 1: all. Default: 1.0. Read by
-    every method.
+    update_rate: float | Literal["auto"]
+    """Numbers of a model update per number sent up, in 8 bits; 1: all; auto: 12 where all
+    clients take part and the method is one of auto's. Default: 'auto'. Read by every method.
     """
 
-    model_rate: float
-    """Numbers of a model per number of its change sent down, in 8 bits; 1: all. Default: 1.0.
-    Read by every method.
+    model_rate: float | Literal["auto"]
+    """Numbers of a model per number of its change sent down, in 8 bits; 1: all; auto: as
+    update_rate. Default: 'auto'. Read by every method.
     """
 
     dp_clip: float

@@ -16,7 +16,6 @@ from fedsift.algorithms.registry import METHODS
 from fedsift.client import Client
 from fedsift.client.guard import Guard
 from fedsift.client.policy import read_policy
-from fedsift.client.private import PRIVATE
 from fedsift.data import (
     ClientData,
     FederatedData,
@@ -30,15 +29,16 @@ from fedsift.data.schema import Schema
 from fedsift.data.untrusted import trusted
 from fedsift.errors import ConfigError, DataError, InputError
 from fedsift.experiment.common_keys import OWN
+from fedsift.experiment.compatible import check_cohort, check_private, check_secure
 from fedsift.experiment.config import Config
 from fedsift.experiment.own_data import Progress, chosen_model, load_own
+from fedsift.experiment.traffic import rates_of
 from fedsift.federation import (
     LocalFederation,
     PrivateFederation,
     Rates,
     SecureSumFederation,
 )
-from fedsift.federation.private import account_of
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
 from fedsift.privacy import Account
@@ -111,7 +111,7 @@ class Setup:
     @property
     def rates(self) -> Rates:
         """How much of updates and models is left out of what travels."""
-        return Rates(self.config.update_rate, self.config.model_rate)
+        return rates_of(self.config)
 
     @property
     def device(self) -> torch.device:
@@ -229,7 +229,7 @@ def from_data(
     federate: Federate = LocalFederation,
 ) -> Setup:
     """Build a run on given data and a given model; ``modes`` are those of a trial on a CPU."""
-    _check_cohort(config, len(data.clients))
+    check_cohort(config, len(data.clients))
     config, problem, choice = _problem(config, module, data, modes)
     method, where = METHODS[config.method], device.resolve(config.device)
     clients = _clean_only(data) if method.needs_truth else data.clients
@@ -255,7 +255,7 @@ def server_side(
     config: Config, data: ServerData, module: nn.Module, federation: Federation
 ) -> Setup:
     """Build the server's half of a run whose clients are elsewhere."""
-    _check_cohort(config, config.clients)
+    check_cohort(config, config.clients)
     if METHODS[config.method].needs_truth:
         raise DataError("the oracle needs the true labels; use it on simulated noise only")
     config, problem, choice = _problem(config, module, data)
@@ -302,9 +302,9 @@ def _setup(
     choice: Choice | None,
 ) -> Setup:
     METHODS[config.method].check(problem)
-    account = _private(config)
+    account = check_private(config)
     if config.secure_sum:
-        _check_secure(config)
+        check_secure(config)
         federation = SecureSumFederation(federation, equal=account is not None)
     if account is not None:
         federation = PrivateFederation(federation, config.dp_clip, account)
@@ -328,65 +328,6 @@ def _setup(
         choice=choice,
         account=account,
     )
-
-
-def _check_cohort(config: Config, clients: int) -> None:
-    if config.cohort > clients:
-        raise ConfigError(f"cohort is {config.cohort} but there are {clients} clients; lower it")
-    asked = config.cohort or clients
-    if config.min_clients > asked:
-        raise ConfigError(
-            f"min_clients is {config.min_clients} but a round has {asked} clients; lower it"
-        )
-
-
-def _private(config: Config) -> Account | None:
-    """Return what counts the cost of noise; refuse what would tell of a site without any."""
-    account = account_of(config, config.rounds)
-    if account is None:
-        return None
-    able = [
-        n for n, row in METHODS.items() if not row.choose and row.sequence.actions <= {*PRIVATE}
-    ]
-    if config.method not in able:
-        raise ConfigError(
-            f"the method {config.method} sends numbers that have no bound, so it cannot run with "
-            f"dp_clip; these can: {', '.join(able)}"
-        )
-    if config.update_rate > 1:
-        raise ConfigError(
-            "with dp_clip every number of an update has noise, and Top-k would send the largest of "
-            "that; set update_rate = 1"
-        )
-    for name in ("share_summary", "diagnose"):
-        if config.value(name):
-            raise ConfigError(
-                f"{name} asks sites for numbers without noise; leave it out with dp_clip"
-            )
-    return account
-
-
-def _check_secure(config: Config) -> None:
-    """Refuse secure sums where the server needs single replies, or where they cannot be summed."""
-    if not METHODS[config.method].means_only:
-        fitting = ", ".join(name for name, row in METHODS.items() if row.means_only)
-        raise ConfigError(
-            f"the method {config.method} needs single replies, so it cannot run with secure_sum; "
-            f"these can: {fitting}"
-        )
-    if config.aggregation != "mean":
-        raise ConfigError(
-            f"the rule {config.aggregation} needs the replies of single sites, which secure_sum "
-            "hides; use aggregation = mean"
-        )
-    compressor = config.values().get("compressor")
-    if compressor == "auto" and config.method == "single-loop" and not config.cohort:
-        compressor = "topk"  # that is what single-loop takes; cg and neumann compress nothing
-    if config.update_rate > 1 or compressor == "topk":
-        raise ConfigError(
-            "Top-k keeps other places at every client, so it cannot be summed under masks; set "
-            "update_rate = 1 and compressor = count-sketch with secure_sum"
-        )
 
 
 def _clean_only(data: FederatedData) -> list[ClientData]:
