@@ -23,7 +23,7 @@ ROWS = ROOT / "docs" / "dev" / "bench_rows.toml"
 CASES = ROOT / "docs" / "dev" / "round_rows.toml"
 SAID_TWICE = ("gauss_newton_repeated_over_gradient", "double_backward_over_gauss_newton_repeated")
 PAGES = ("docs/results.md", "docs/benchmarks.md", "docs/guide/audit.md")
-PAGES += ("docs/guide/clean-samples.md",)
+PAGES += ("docs/guide/clean-samples.md", "docs/guide/side-by-side.md")
 PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/dev/decisions.md", "docs/first-order.md")
 MARK = re.compile(r"<!-- (table: )?([\w-]+) -->\n(?:\n?\|.*\n)*")
 FOUND = ("f1", "precision", "recall", "auc")
@@ -333,6 +333,23 @@ def fednest() -> str:
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
 
 
+def side_by_side() -> str:
+    """Return a row per library: lines, time and error on the same problem."""
+    path = ROOT / "results" / "side_by_side.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    out = []
+    for name, row in rows.items():
+        told = ", ".join(f"{package} {number}" for package, number in row["versions"].items())
+        cells = [f"`with_{name}.py`", str(row["statements"])]
+        cells += [f"{row['inner_steps']} / {row['products']}", f"{row['error']:.1g}"]
+        cells += [f"{row[f'{key}_seconds']:.2f}" for key in ("first", "round", "total", "import")]
+        cells += [f"{row['gap']:.3%}", told]
+        out.append(f"| {' | '.join(cells)} |\n")
+    titles = ["program", "lines", "inner steps / products", "error", "first", "each", "all"]
+    titles += ["import", "gap", "versions"]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "ablations": ablations,
     "bench": bench,
@@ -347,6 +364,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "methods": methods,
     "networks": networks,
     "real-noise": real_noise,
+    "side-by-side": side_by_side,
     "step-sizes": step_sizes,
 }
 

@@ -15,10 +15,13 @@ the means of y, v, ω and q; x moves along ν.
 | a      | `storm`  | weight of the newest gradient, the paper's c α_t², constant here     |
 
 Departures from the paper are those of ``simfbo``: ∇_y F is the server's, at y_k; where x is
-private, ν stays at its client, and x is stepped once a round by our outer step. A sample that is
-not in B has c = 0 in both terms. Before the first round, and where v left its ball and was put back
-(P_r of ``simfbo``), the momenta are the gradients of a first minibatch. At our step sizes a small a
-lets the noise of H_B grow with q, so the default is 0.9, chosen on seed 20 of digits.
+private, ν stays at its client, and x is stepped once a round by our outer step. There x steps at
+every local step, along the ν of the step before; here along the newest. Step sizes fall like
+t^(-1/3) there (α_t), and are constant here. A sample that is not in B has c = 0 in both terms.
+Before the first round, and where v left its ball and was put back (P_r of ``simfbo``), the momenta
+are the gradients of a first minibatch. At our step sizes a small a lets the noise of H_B grow with
+q, so the default is 0.9, chosen on seed 20 of digits. ``tests/algorithms/
+test_local_bilevel_listing.py`` compares with NumPy; the paper's own code was not found.
 
 One exchange per round: five vectors of length d down, four up.
 """
