@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedsift.problem import batch_of, chunks
+from fedsift.problem import TensorBatch, batch_of, chunks
 from fedsift.problem.protocol import chunk_length, part_of
 from fedsift.randomness import generator
 from stored import Watched
@@ -51,3 +51,10 @@ def test_chunks_of_stored_samples_are_as_long_as_in_memory(shape):
     held = torch.zeros(shape)
     labels = torch.zeros(len(held), dtype=torch.int64)
     assert chunk_length(batch_of(Watched(held), labels)) == chunk_length(batch_of(held, labels))
+
+
+def test_chunks_of_plain_tensors_are_as_long_as_those_of_samples():
+    inputs, labels = torch.zeros(300, 64), torch.zeros(300, dtype=torch.int64)
+    assert (
+        chunk_length(TensorBatch((inputs, labels))) == chunk_length(batch_of(inputs, labels)) > 64
+    )
