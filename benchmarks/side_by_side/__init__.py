@@ -9,7 +9,7 @@ is one function in ``with_NAME.py``. What is measured:
 |--------|----------------------------------------------------------------------------------------|
 | lines  | statements of the program by ``ast``, without imports and docstrings                   |
 | first  | processor time of the first hypergradient, from y = 0, with a relative error of 10⁻³   |
-| each   | processor time of a round after that, y kept                                           |
+| all    | processor time of all rounds, y kept from one to the next                              |
 | error  | relative, of the first hypergradient, against ``problem``'s                            |
 | gap    | (h(x_K) − min h) / (h(x_0) − min h) after all rounds; h by ``problem``                 |
 

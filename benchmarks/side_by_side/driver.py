@@ -102,8 +102,10 @@ def fewest(ladder: Sequence[int], enough: Callable[[int], bool]) -> int:
     return ladder[low]
 
 
-def measure(program: Program, problem: Problem) -> dict[str, Any]:
-    """Choose steps and products, then measure."""
+def measure(
+    program: Program, problem: Problem, repeats: int = REPEATS, later: int = 0
+) -> dict[str, Any]:
+    """Choose steps and products, then measure; ``later``: inner steps of the run of all rounds."""
     exact = problem.h(problem.start)[1]
 
     def error(run: Run) -> float:
@@ -112,8 +114,8 @@ def measure(program: Program, problem: Problem) -> dict[str, Any]:
     size = float(np.linalg.norm(exact))
     steps = fewest(STEPS, lambda n: error(program.run(1, n, PRODUCTS[-1])) < ERROR / 2)
     products = fewest(PRODUCTS, lambda n: error(program.run(1, steps, n)) < ERROR)
-    first = [program.run(1, steps, products) for _ in range(REPEATS)]
-    whole = [program.run(ROUNDS, steps, products) for _ in range(REPEATS)]
+    first = [program.run(1, steps, products) for _ in range(repeats)]
+    whole = [program.run(ROUNDS, later or steps, products) for _ in range(repeats)]
     once = statistics.median(run.seconds for run in first)
     total = statistics.median(run.seconds for run in whole)
     start, least = problem.h(problem.start)[0], problem.least
@@ -121,10 +123,11 @@ def measure(program: Program, problem: Problem) -> dict[str, Any]:
     return {
         "statements": statements((HERE / f"with_{program.name}.py").read_text(encoding="utf-8")),
         "inner_steps": steps,
+        "inner_steps_of_all": later or steps,
+        "repeats": repeats,
         "products": products,
         "error": error(first[0]),
         "first_seconds": once,
-        "round_seconds": (total - once) / (ROUNDS - 1),
         "total_seconds": total,
         "import_seconds": statistics.median(run.importing for run in first + whole),
         "gap": (problem.h(whole[0].x)[0] - least) / (start - least),
@@ -137,6 +140,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks side-by-side")
     parser.add_argument("names", nargs="*", help="all, if none is named")
     parser.add_argument("--python", action="append", default=[], help="NAME=PATH of an interpreter")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--later", type=int, default=0, help="inner steps of the run of all rounds")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
     pythons = {"fedsift": sys.executable, **dict(pair.split("=", 1) for pair in options.python)}
@@ -144,7 +149,8 @@ def main(arguments: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         problem.save(Path(folder) / "data.npz")
         for name in (name for name in options.names or PACKAGES if name in pythons):
-            row = measure(Program(name, pythons[name], Path(folder)), problem)
+            program = Program(name, pythons[name], Path(folder))
+            row = measure(program, problem, options.repeats, options.later)
             print(name, json.dumps(row), flush=True)
             keep(options.out, problem, name, row)
 
