@@ -344,8 +344,9 @@ def side_by_side() -> str:
         later = row["inner_steps_of_all"]
         said = f" ({later})" if later != row["inner_steps"] else ""
         cells += [f"{row['inner_steps']}{said} / {row['products']}", f"{row['error']:.1g}"]
-        cells += [f"{row[f'{key}_seconds']:.1f}" for key in ("first", "total", "import")]
-        cells += [f"{row['gap']:.3%}", told]
+        times = (row[f"{key}_seconds"] for key in ("first", "total", "import"))
+        cells += ["–" if time is None else f"{time:.1f}" for time in times]
+        cells += ["–" if row["gap"] is None else f"{row['gap']:.3%}", told]
         out.append(f"| {' | '.join(cells)} |\n")
     titles = ["program", "lines", "inner steps / products", "error", "first", "all", "import"]
     titles += ["gap", "versions"]

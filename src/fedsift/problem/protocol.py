@@ -198,8 +198,8 @@ def pass_length(problem: Any, batch: Any) -> int:
 
 def chunk_length(batch: Any) -> int:
     """Return how many samples to take at once: more where samples are small."""
-    first, *_ = (*getattr(batch, "tensors", ()), None)
-    shape: tuple[int, ...] = getattr(getattr(batch, "inputs", first), "shape", ())
+    tensors: tuple[Any, ...] = getattr(batch, "tensors", (None,))
+    shape: tuple[int, ...] = getattr(getattr(batch, "inputs", tensors[0]), "shape", ())
     if not shape or not math.prod(shape):
         return SMALLEST
     return min(max(NUMBERS // math.prod(shape[1:]), SMALLEST), LARGEST)
