@@ -20,6 +20,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar
 
 from fedsift.errors import ConfigError
@@ -99,13 +100,17 @@ Group = TypeVar("Group", bound=Keys)
 
 def keys_of(*groups: type[Keys]) -> dict[str, Key]:
     """Return the keys of groups by name, in order."""
+    return {name: own for group in groups for name, own in _keys_of_one(group).items()}
+
+
+@cache
+def _keys_of_one(group: type[Keys]) -> dict[str, Key]:
     found: dict[str, Key] = {}
-    for group in groups:
-        for spec in fields(group):  # type: ignore[arg-type]
-            if "key" in spec.metadata:
-                table = _home(group, spec.name).table
-                rule = spec.metadata["key"]
-                found[spec.name] = Key(spec.name, table, _kind(spec.type), spec.default, **rule)
+    for spec in fields(group):  # type: ignore[arg-type]
+        if "key" in spec.metadata:
+            table = _home(group, spec.name).table
+            rule = spec.metadata["key"]
+            found[spec.name] = Key(spec.name, table, _kind(spec.type), spec.default, **rule)
     return found
 
 

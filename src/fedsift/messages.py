@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
@@ -53,6 +54,12 @@ def _name(spec: Field[Any]) -> str:
     return str(spec.metadata.get("scalar", spec.name))
 
 
+@cache
+def _wanted(kind: type[DataclassInstance]) -> tuple[tuple[str, str, str], ...]:
+    """Return the name of every field, that of its scalar, and its type."""
+    return tuple((spec.name, _name(spec), str(spec.type)) for spec in fields(kind))
+
+
 @dataclass(frozen=True)
 class Request:
     """An action (a row of ``client.ACTIONS``), its round, its arrays and scalars."""
@@ -61,6 +68,7 @@ class Request:
     round: int
     arrays: Mapping[str, Sendable] = field(default_factory=dict)
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
+    _read: dict[type, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def plain(self) -> Request:
         """Return the request as a client reads it, arrays that it keeps as their values."""
@@ -76,10 +84,18 @@ class Request:
         return value
 
     def read(self, kind: type[Parts]) -> Parts:
-        """Return the scalars that make up a dataclass, or refuse what is missing or mistyped."""
+        """Return the scalars that make up a dataclass, or refuse what is missing or mistyped.
+
+        They are looked at once: every client of a cohort in one process reads the same request.
+        """
+        if kind not in self._read:
+            self._read[kind] = self._checked(kind)
+        found: Parts = self._read[kind]
+        return found
+
+    def _checked(self, kind: type[Parts]) -> Parts:
         values = {}
-        for spec in fields(kind):
-            name, wanted = _name(spec), str(spec.type)
+        for own, name, wanted in _wanted(kind):
             value = self.scalars.get(name)
             fits = isinstance(value, _KINDS[wanted]) and isinstance(value, bool) == (
                 wanted == "bool"
@@ -89,7 +105,7 @@ class Request:
                     f"the request '{self.action}' needs the scalar '{name}' of type {wanted}, not "
                     f"{value!r}"
                 )
-            values[spec.name] = float(value) if wanted == "float" else value  # type: ignore[arg-type]
+            values[own] = float(value) if wanted == "float" else value  # type: ignore[arg-type]
         return kind(**values)
 
     def delivery(self, known: Mapping[str, int] | None = None) -> Delivery:

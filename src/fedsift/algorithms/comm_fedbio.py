@@ -74,7 +74,7 @@ class CommFedBiO:
         x_next, own = state.x, dict(state.own)
         metrics: dict[str, float | None] = dict(outer.metrics)
         if estimate.usable:
-            move = scaled(self.outer.at_round(server, y, k), state, estimate.v)
+            move = scaled(self.outer.at_round(server, y, k, outer.outputs), state, estimate.v)
             x_next, size, seen = self._outer_step(cohort, server, point, estimate, outer.gx, move)
             own |= seen
             metrics = {**metrics, **size}

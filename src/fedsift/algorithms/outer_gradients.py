@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedsift.algorithms.state import AtClients, Server
 from fedsift.messages import Answers, Cohort, Request
-from fedsift.problem import outer_gradients
+from fedsift.problem.derivatives import outer_pass
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,16 @@ class OuterToo:
 
 @dataclass(frozen=True, eq=False)
 class OuterGradients:
-    """∇_x F and ∇_y F; ``metrics`` has F where it is the clients'."""
+    """∇_x F and ∇_y F; ``metrics`` has F where it is the clients'.
+
+    ``outputs`` are those of the server's clean samples at y, where the pass has them.
+    """
 
     gx: Tensor
     gy: Tensor
     metrics: Mapping[str, float] = field(default_factory=dict)
     events: tuple[str, ...] = ()
+    outputs: Tensor | None = None
 
 
 def outer_gradients_at(
@@ -41,7 +45,8 @@ def outer_gradients_at(
     """Return them by the server's validation set, or ask the cohort; x is None where private."""
     own = y.new_zeros(0) if x is None else x
     if not isinstance(server.validation, AtClients):
-        return OuterGradients(*outer_gradients(server.problem, own, y, server.validation))
+        _, gx, gy, outputs = outer_pass(server.problem, own, y, server.validation)
+        return OuterGradients(gx, gy, outputs=outputs)
     arrays = {"y": y} if x is None else {"y": y, "x": x}
     answers = cohort.ask(Request("outer-gradient", k, arrays))
     return replace(replied(answers, x), events=answers.events)

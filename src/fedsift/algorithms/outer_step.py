@@ -135,8 +135,10 @@ class ScoredKeys(Keys):
 class OuterSchedule(Protocol):
     """How x moves over the rounds."""
 
-    def at_round(self, server: Server, y: Tensor, k: int) -> Move:
-        """Return the step of round k at the model y."""
+    def at_round(
+        self, server: Server, y: Tensor, k: int, outputs: Tensor | None = None
+    ) -> Move:
+        """Return the step of round k at the model y; ``outputs``: its own, of the clean samples."""
         ...
 
 
@@ -158,8 +160,14 @@ class OuterStep:
     def __post_init__(self) -> None:
         check_rule(self.rule)
 
-    def at_round(self, server: Server, y: Tensor, k: int) -> Move:  # noqa: ARG002
-        """Return the step of round k."""
+    def at_round(
+        self,
+        server: Server,  # noqa: ARG002
+        y: Tensor,  # noqa: ARG002
+        k: int,  # noqa: ARG002
+        outputs: Tensor | None = None,  # noqa: ARG002
+    ) -> Move:
+        """Return the step of every round."""
         return Move(self.lr, self.rule, mean=self.mean)
 
 

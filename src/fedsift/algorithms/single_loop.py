@@ -103,9 +103,10 @@ class SingleLoop:
         outer = None
         if not together:
             outer = outer_gradients_at(cohort, server, state.x, state.y, k)
+        clean = None if outer is None else outer.outputs
         v = state.y.new_zeros(len(state.y)) if state.solver.v is None else state.solver.v
         solver, step = state.solver, self.step * state.solver.step_scale
-        move = scaled(self.outer.at_round(server, state.y, k), state, v)
+        move = scaled(self.outer.at_round(server, state.y, k, clean), state, v)
         witness = Witness(derive(server.seed, k, "residual"), self.curvature.damping)
         scoring, checked = self._scoring(server, state.y, v, k)
         arrays: dict[str, Sendable] = {

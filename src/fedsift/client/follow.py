@@ -47,7 +47,10 @@ def follows(members: Sequence[tuple[Client, ClientState]], request: Request) -> 
         return False
     if request.read(CurvatureSettings).kind != "gauss-newton":
         return False
-    return all(isinstance(c.problem, SampleWeighting) and s.x is not None for c, s in members)
+    if any(state.x is None for _, state in members):
+        return False
+    problems = {id(client.problem): client.problem for client, _ in members}
+    return all(isinstance(problem, SampleWeighting) for problem in problems.values())
 
 
 def in_turn(n: int, size: int, seed: int, k: int, client: int) -> Tensor:

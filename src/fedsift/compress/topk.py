@@ -23,8 +23,8 @@ from fedsift.compress.settings import RateKeys
 from fedsift.errors import InputError
 from fedsift.keys import BuildContext, Keys, Settings, key
 
-LONG = 2**16  # numbers from which on a sample tells where the k-th largest is
-SAMPLE = 2**15  # numbers, at least
+LONG = 2**15  # numbers from which on a sample tells where the k-th largest is
+SAMPLE = 2**13  # numbers, at least
 PART = 2**16
 
 
@@ -46,9 +46,9 @@ def _magnitude(g: Tensor) -> Tensor:
 def _among(magnitude: Tensor, k: int) -> Tensor:
     threshold = _kth_largest(magnitude, k)
     chosen = magnitude > threshold
-    ties = (magnitude == threshold).nonzero().squeeze(1)
+    ties = _places(magnitude == threshold)
     chosen[ties[: k - int(chosen.sum())]] = True
-    return chosen.nonzero().squeeze(1)
+    return _places(chosen)
 
 
 def _candidates(g: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -64,7 +64,7 @@ def _candidates(g: Tensor, k: int) -> tuple[Tensor, Tensor]:
     threshold, places, found = _kth_largest(sample, rank), [], []
     for start in range(0, len(g), PART):
         magnitude = _magnitude(g[start : start + PART])
-        passed = (magnitude >= threshold).nonzero().squeeze(1)
+        passed = _places(magnitude >= threshold)
         places.append(passed + start)
         found.append(magnitude[passed])
     return torch.cat(places), torch.cat(found)
@@ -74,6 +74,10 @@ def _by_sorting(magnitude: Tensor, k: int) -> Tensor:
     """Return the same, slower on a CPU, but with nothing read back to the host."""
     order = torch.sort(magnitude, descending=True, stable=True).indices
     return torch.sort(order[:k]).values
+
+
+def _places(mask: Tensor) -> Tensor:
+    return torch.from_numpy(np.flatnonzero(mask.numpy()))  # a third of the time of torch.nonzero
 
 
 def _kth_largest(x: Tensor, k: int) -> float:

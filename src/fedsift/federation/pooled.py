@@ -11,7 +11,7 @@ sample, nor clients whose samples are stored. Local steps, each at its own y, ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -88,9 +88,10 @@ def _followed(members: Members, request: Request) -> dict[ClientId, Shared]:
     whole = curvature.batch_size > 0 or local.batch_size <= 0 or small
     if not whole or len(members) < 2:
         return {}  # more is wanted for a product than the first local batch has
-    shared = followed(members, request)
+    turns = {client.id: Turn.of(client, request) for client, _ in members}
+    shared = followed(members, request, turns)
     stacked = [(client, state) for client, state in members if client.id in shared]
-    for m, cross in _left(stacked, request).items():
+    for m, cross in _left(stacked, request, turns).items():
         shared[m] = replace(shared[m], cross=_known(shared[m].cross).with_more(cross))
     if not stacked:
         return shared
@@ -105,9 +106,10 @@ def _followed(members: Members, request: Request) -> dict[ClientId, Shared]:
     return {m: replace(own, residual=seen) for m, own in shared.items()}
 
 
-def _left(members: Members, request: Request) -> dict[ClientId, Cross]:
+def _left(
+    members: Members, request: Request, turns: Mapping[ClientId, Turn]
+) -> dict[ClientId, Cross]:
     """Score, in one pass, the samples of a turn that no local batch of their client has."""
-    turns = {client.id: Turn.of(client, request) for client, _ in members}
     lefts = {m: turn.left for m, turn in turns.items() if turn.left is not None}
     owners = [(client, state) for client, state in members if client.id in lefts]
     if not owners:

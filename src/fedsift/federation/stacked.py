@@ -8,7 +8,7 @@ them would only take memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
@@ -39,7 +39,9 @@ def trained(members: Members, request: Request, name: str = "y") -> dict[ClientI
     return found
 
 
-def followed(members: Members, request: Request) -> dict[ClientId, Shared]:
+def followed(
+    members: Members, request: Request, turn_of: Mapping[ClientId, Turn]
+) -> dict[ClientId, Shared]:
     """Do ``client.single_loop.followed`` for those clients that can be stacked.
 
     The samples of a turn that no local batch has are left out of the cross products.
@@ -47,7 +49,7 @@ def followed(members: Members, request: Request) -> dict[ClientId, Shared]:
     y, local = request.array("y"), request.read(LocalSteps)
     curvature, found = request.read(CurvatureSettings), dict[ClientId, Shared]()
     for problem, stack in _stacks(members, local, PARAMETERS // len(y)):
-        turns = [Turn.of(client, request) for client, _ in stack]
+        turns = [turn_of[client.id] for client, _ in stack]
         watch = Follower.of(problem, request, len(y), max(turns, key=lambda turn: turn.along))
         watch.curved = 0  # a step of a stack has one chunk: all of it
         parts = [(x, client.batch, batch_generator(client, request)) for client, x in stack]

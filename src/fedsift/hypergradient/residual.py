@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -50,12 +51,18 @@ class Witness:
 
     def sketch(self, length: int) -> CountSketch:
         """Return S' for d = ``length``."""
-        return CountSketch(length, ROWS, COLUMNS, self.seed)
+        return _sketch(length, self.seed)
 
     def seen(self, product: Tensor, v: Tensor) -> Payload:
         """Return S'(p + δ v) of a product p with v, for a reply."""
         damped = product + self.damping * v if self.damping else product
         return self.sketch(len(product)).compress(damped)
+
+
+@lru_cache(maxsize=1)
+def _sketch(length: int, seed: int) -> CountSketch:
+    """Return the hash of a measurement, which clients and server in one process have in common."""
+    return CountSketch(length, ROWS, COLUMNS, seed)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,17 +38,37 @@ def outer_gradients(problem: Problem, x: Tensor, y: Tensor, batch: Any) -> tuple
 def outer_loss_and_gradients(
     problem: Problem, x: Tensor, y: Tensor, batch: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (F, ∇_x F, ∇_y F) at (x, y); of many samples, the sums over parts of them."""
+    """Return (F, ∇_x F, ∇_y F) at (x, y)."""
+    return outer_pass(problem, x, y, batch)[:3]
+
+
+class OuterPass(NamedTuple):
+    """F and its gradients; ``outputs`` are those of the samples, where F is a mean over samples."""
+
+    loss: Tensor
+    gx: Tensor
+    gy: Tensor
+    outputs: Tensor | None
+
+
+def outer_pass(problem: Problem, x: Tensor, y: Tensor, batch: Any) -> OuterPass:
+    """Return F and its gradients at (x, y); of many samples, the sums over parts of them."""
     x, y = (value.detach().requires_grad_(True) for value in (x, y))
     sums: list[Tensor] = []
+    seen: list[Tensor] = []
     for share, part in _parts(problem, batch):
-        loss = problem.outer_loss(x, y, part)
+        if isinstance(problem, SampleWeighting):
+            outputs = problem.outputs(y, part)
+            seen.append(outputs.detach())
+            loss = problem.outer_from(outputs, part)
+        else:
+            loss = problem.outer_loss(x, y, part)
         gx, gy = torch.autograd.grad(loss, (x, y), allow_unused=True, materialize_grads=True)
         found = [loss.detach(), gx, gy]
         if share < 1:
             found = [share * value for value in found]
         sums = found if not sums else [a + b for a, b in zip(sums, found, strict=True)]
-    return sums[0], sums[1], sums[2]
+    return OuterPass(sums[0], sums[1], sums[2], torch.cat(seen) if seen else None)
 
 
 @torch.no_grad()

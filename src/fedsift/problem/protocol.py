@@ -108,6 +108,10 @@ class SampleWeighting(Composite, Protocol):
         """Return ℓ(y; s_j) for every sample of the batch."""
         ...
 
+    def outer_from(self, outputs: Tensor, batch: Any) -> Tensor:
+        """Return F, a mean over the samples of the batch, by their outputs."""
+        ...
+
     def cross_from(self, x: Tensor, outputs: Tensor, along: Tensor, batch: Any) -> Tensor:
         """Return ∇²_xy g_m(x, y) v in closed form from the outputs and J v, of the shape of x."""
         ...
@@ -155,18 +159,12 @@ class Stack:
     positions: Tensor
 
 
-@runtime_checkable
-class UnreadBatch(Protocol):
-    """A batch whose samples are not in memory: ``take`` reads them, ``unread`` does not."""
-
-    def unread(self, positions: Tensor) -> Any:
-        """Return the samples at these positions, unread."""
-        ...
-
-
 def is_stored(batch: Any) -> bool:
-    """Return whether a batch's samples are not in memory."""
-    return isinstance(batch, UnreadBatch)
+    """Return whether a batch's samples are not in memory: ``unread`` then gives some, unread.
+
+    Asked for every client in every round, so no ``runtime_checkable`` protocol: those are slow.
+    """
+    return hasattr(batch, "unread")
 
 
 def part_of(batch: Any, positions: Tensor) -> Any:

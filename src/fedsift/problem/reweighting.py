@@ -83,7 +83,11 @@ class Reweighting:
 
     def outer_loss(self, x: Tensor, y: Tensor, batch: LabelledBatch) -> Tensor:  # noqa: ARG002
         """Return F(y): the mean loss, every sample weighing the same."""
-        return cross_entropy(self.outputs(y, batch), batch.labels)
+        return self.outer_from(self.outputs(y, batch), batch)
+
+    def outer_from(self, outputs: Tensor, batch: LabelledBatch) -> Tensor:
+        """Return F by the outputs."""
+        return cross_entropy(outputs, batch.labels)
 
     def cross_from(self, x: Tensor, outputs: Tensor, along: Tensor, batch: LabelledBatch) -> Tensor:
         """Return ∇²_xy g_m v from J v: ((1 − κ) p_j − e_j + κ e'_j)·(J v)_j for sample j."""

@@ -29,7 +29,7 @@ from fedsift.algorithms.outer_step import Move, OuterStep
 from fedsift.algorithms.state import Server
 from fedsift.keys import Keys, key
 from fedsift.problem import SampleWeighting
-from fedsift.problem.sample_losses import label_share
+from fedsift.problem.sample_losses import label_agreement, label_share
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,11 @@ class SelfPaced:
     decay_after: int
     strength: float = 1.0
 
-    def at_round(self, server: Server, y: Tensor, k: int) -> Move:
+    def at_round(
+        self, server: Server, y: Tensor, k: int, outputs: Tensor | None = None
+    ) -> Move:
         """Return the step of round k at the model y."""
-        return self.at(k, trust(server, y) if self.strength else 1.0)
+        return self.at(k, trust(server, y, outputs) if self.strength else 1.0)
 
     def at(self, k: int, trusted: float = 1.0) -> Move:
         """Return the step of round k with a model of this trust τ."""
@@ -53,15 +55,18 @@ class SelfPaced:
 
 
 @torch.no_grad()
-def trust(server: Server, y: Tensor) -> float:
+def trust(server: Server, y: Tensor, outputs: Tensor | None = None) -> float:
     """Return τ = max(0, 1 − 10 e), e being the share of clean samples that the model gets wrong.
 
-    1 for a problem without labels.
+    1 for a problem without labels. ``outputs`` of the clean samples at y save a pass over them.
     """
     problem, validation = server.problem, server.validation
     if not isinstance(problem, SampleWeighting):
         return 1.0
-    agreement = label_share(problem, y, validation)
+    if outputs is None:
+        agreement = label_share(problem, y, validation)
+    else:
+        agreement = label_agreement(outputs, validation.labels)
     return max(0.0, 1.0 - ERRORS_UNTRUSTED * float((agreement < 0.5).to(y.dtype).mean()))
 
 
