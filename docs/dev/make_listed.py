@@ -10,7 +10,9 @@ from pathlib import Path
 
 from fedsift.algorithms.registry import METHODS
 from fedsift.audit import SUFFIXES
+from fedsift.audit.review import EXPORTS
 from fedsift.data import DATASETS
+from fedsift.data.sources import formats
 from fedsift.experiment.paper_grid import FIGURES, SCALES, TERMS
 from fedsift.experiment.presets import PRESETS
 
@@ -32,6 +34,8 @@ def written() -> str:
         + f"\nMETHODS = {_mapping(methods)}"
         + f"DATASETS = {_tuple(DATASETS)}"
         + f"AUDIT_FORMATS = {_tuple(SUFFIXES)}"
+        + f"FORMATS = {_mapping(formats())}"
+        + f"EXPORTS = {_tuple(EXPORTS)}"
         + f"PRESETS = {_tuple(PRESETS)}"
         + f"FIGURES = {_tuple(FIGURES)}"
         + f"SCALES = {_tuple(SCALES)}"

@@ -100,7 +100,8 @@ Group = TypeVar("Group", bound=Keys)
 
 def keys_of(*groups: type[Keys]) -> dict[str, Key]:
     """Return the keys of groups by name, in order."""
-    return {name: own for group in groups for name, own in _keys_of_one(group).items()}
+    of_each = (_keys_of_one(group) for group in groups)  # type: ignore[arg-type]
+    return {name: own for found in of_each for name, own in found.items()}
 
 
 @cache

@@ -3,11 +3,14 @@
 import pytest
 import torch
 
+from fedsift.algorithms.outer_step import Scoring
+from fedsift.algorithms.posterior import Optimism
 from fedsift.client import Client
 from fedsift.federation import LocalFederation, stacked
 from fedsift.federation.stacked import trained
-from fedsift.messages import Request
+from fedsift.messages import Request, scalars_of
 from fedsift.problem import LabelledBatch
+from fedsift.problem.sgd import LocalSteps
 
 CUTS = ((0, 4), (4, 8), (8, 10), (10, 12))
 
@@ -47,3 +50,30 @@ def test_large_models_are_left_to_themselves(conv, monkeypatch):
     members = [(federation.clients[m], federation.state(m)) for m in (0, 1)]
     monkeypatch.setattr(stacked, "PARAMETERS", 2 * len(conv.y) - 1)
     assert not trained(members, _request(conv, 2))
+
+
+@pytest.mark.parametrize("batch_size", [0, 2, 3])
+@pytest.mark.parametrize("scored", [0, 1])
+def test_posterior_weighs_and_trains_stacked_sites_as_it_does_alone(conv, batch_size, scored):
+    scalars = scalars_of(Optimism(0.7, 1.2, 0.8, 0.4), Scoring(scored))
+    federations = [LocalFederation(_sites(conv), pool=pool) for pool in (True, False)]
+    for k in (0, 1):
+        local = {"steps": 1, "lr": 0.2, "batch_size": batch_size}
+        request = Request("train-posterior", k, {"y": conv.y + k}, {**local, **scalars})
+        pooled, alone = (federation.ask(request, range(len(CUTS))) for federation in federations)
+        for m, (ours, theirs) in enumerate(zip(pooled, alone, strict=True)):
+            for name in ("update", "curve"):
+                torch.testing.assert_close(
+                    ours.arrays[name], theirs.arrays[name], rtol=1e-8, atol=1e-10
+                )
+            assert ours.scalars == pytest.approx(theirs.scalars, rel=1e-8)
+            averages = [federation.state(m).average for federation in federations]
+            torch.testing.assert_close(*averages, rtol=1e-8, atol=1e-10)
+
+
+def test_posterior_stacks_what_can_be_stacked(conv):
+    federation = LocalFederation(_sites(conv))
+    members = [(federation.clients[m], federation.state(m)) for m in range(len(CUTS))]
+    scalars = scalars_of(Optimism(0.7, 1.2, 0.8, 0.4), Scoring(), LocalSteps(3, 0.2, 0))
+    shared = stacked.posterior(members[:3], Request("train-posterior", 0, {"y": conv.y}, scalars))
+    assert {m for m, own in shared.items() if own.trained is not None} == {0, 1}

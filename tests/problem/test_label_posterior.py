@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 from scipy.integrate import quad
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 from fedsift.problem.label_posterior import (
     OPTIMISMS,
-    curve,
     evidence,
     known_optimism,
     known_rate,
     rate,
+    rates,
     right,
 )
 
@@ -68,7 +68,7 @@ def test_a_rate_is_the_likeliest(optimism):
 
 def test_a_curve_has_the_rates_of_its_points_and_rises():
     found = evidence(*drawn()[:2])
-    values = curve(found)
+    values = rates(found, found.new_tensor(OPTIMISMS))
     assert values.tolist() == pytest.approx([rate(found, point) for point in OPTIMISMS])
     assert bool((values.diff() >= 0).all())
 
@@ -102,7 +102,9 @@ def test_memorised_labels_hide_wrong_ones_until_the_optimism_is_matched():
     assert abs(unseen.mean - SHARE) < 4 * unseen.variance**0.5
     found = evidence(memorised(p, labels, 1.5), labels)
     assert rate(found) < SHARE - 0.1
-    known = known_optimism(curve(found), unseen.mean, unseen.variance**0.5)
+    known = known_optimism(
+        rates(found, found.new_tensor(OPTIMISMS)), unseen.mean, unseen.variance**0.5
+    )
     optimism = known.mean
     assert optimism == pytest.approx(1.5, abs=3 * known.variance**0.5)
     assert known.variance**0.5 < 0.25
@@ -123,3 +125,22 @@ def test_without_evidence_optimism_is_as_the_prior_says():
 def test_a_rate_below_the_curve_leaves_no_optimism():
     curve_from = torch.tensor(OPTIMISMS, dtype=torch.float64) / 10 + 0.2
     assert known_optimism(curve_from, 0.1, 0.005).mean < 0.05
+
+
+def test_rates_of_several_sites_at_once_and_at_the_ends_of_their_range():
+    source = torch.Generator().manual_seed(0)
+    drawn_from = 3 * torch.randn(50, generator=source, dtype=torch.float64) - 3
+    mixed = torch.where(torch.arange(50) < 15, 50.0, -50.0).double()
+    found = torch.stack([drawn_from, -10 * drawn_from, mixed, torch.full_like(mixed, -50)])
+    together = rates(found, found.new_tensor(OPTIMISMS))
+    for own, row in zip(together, found, strict=True):
+        for value, optimism in zip(own, OPTIMISMS, strict=True):
+            gain = (row + optimism).clamp(-50, 50).expm1()
+
+            def slope(share, gain=gain):
+                return float((gain / (1 + share * gain)).sum())
+
+            low, high = 1 / 52, 51 / 52
+            at_end = low if slope(low) <= 0 else high if slope(high) >= 0 else None
+            expected = brentq(slope, low, high, xtol=1e-12) if at_end is None else at_end
+            assert float(value) == pytest.approx(expected, abs=1e-9)

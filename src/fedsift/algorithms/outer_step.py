@@ -135,9 +135,7 @@ class ScoredKeys(Keys):
 class OuterSchedule(Protocol):
     """How x moves over the rounds."""
 
-    def at_round(
-        self, server: Server, y: Tensor, k: int, outputs: Tensor | None = None
-    ) -> Move:
+    def at_round(self, server: Server, y: Tensor, k: int, outputs: Tensor | None = None) -> Move:
         """Return the step of round k at the model y; ``outputs``: its own, of the clean samples."""
         ...
 

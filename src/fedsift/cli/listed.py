@@ -36,6 +36,18 @@ METHODS = {
 }
 DATASETS = ("digits", "mnist", "cifar10", "cifar10-features", "femnist")
 AUDIT_FORMATS = ("csv", "parquet", "json", "label-studio")
+FORMATS = {
+    "csv": "a file .csv, .tsv, .csv.gz: a header and rows",
+    "parquet": "a file, also with images in a column",
+    "arrow": "a file .arrow or .feather",
+    "npz": "arrays inputs and labels, also ids and class_names",
+    "save_to_disk": "a folder that Hugging Face datasets wrote",
+    "npy folder": "inputs.npy and labels.npy, read when needed",
+    "parquet folder": "parquet files, in order of names",
+    "image folder": "a folder of PNG, JPEG, BMP or TIFF files for each class",
+    "module:function": "returns (inputs, labels), a DataFrame or a Dataset",
+}
+EXPORTS = ("parquet", "csv", "own", "images")
 PRESETS = ("paper-steps", "paper-literal")
 FIGURES = ("fig1", "fig2", "fig3")
 SCALES = ("quick", "paper")

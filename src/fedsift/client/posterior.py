@@ -2,75 +2,106 @@
 
 When a site is asked for the first time, the model has seen none of its labels. What it then says
 of its samples is kept (``unseen``), and gives the site's share of wrong labels.
+
+Clients in one process weigh their labels together (``weighed``) and take their local steps as one
+stack (``federation/stacked.py``): for small sites most of the time goes into starting operations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from fedsift.algorithms.outer_step import Scoring
 from fedsift.algorithms.posterior import Optimism
 from fedsift.client.follow import in_turn
-from fedsift.client.inputs import point
+from fedsift.client.inputs import batch_generator, point
 from fedsift.client.outer_step import averaged
-from fedsift.client.rivals import steps
 from fedsift.client.state import Client, ClientState, Outcome, Shared
 from fedsift.messages import Request
-from fedsift.problem.label_posterior import curve, evidence, known_rate, rate, right
-from fedsift.problem.protocol import part_of
-from fedsift.problem.sample_losses import probabilities
-from fedsift.problem.sgd import LocalSteps
+from fedsift.problem.batches import LabelledBatch
+from fedsift.problem.label_posterior import (
+    OPTIMISMS,
+    Weighed,
+    evidence,
+    known_rate,
+    rate,
+    rates,
+    right,
+)
+from fedsift.problem.posterior_loss import PosteriorLoss
+from fedsift.problem.protocol import is_stored, part_of, pass_length
+from fedsift.problem.sample_losses import probabilities, with_sample_losses
+from fedsift.problem.sgd import LocalSteps, local_sgd
 from fedsift.randomness import generator
 
 
 def train_posterior(
-    client: Client,
-    state: ClientState,
-    request: Request,
-    shared: Shared,  # noqa: ARG001
+    client: Client, state: ClientState, request: Request, shared: Shared
 ) -> Outcome:
     """Reply as `train` does, with the site's rate and curve."""
     _, y, state = point(client, state, request)
     sent = request.read(Optimism)
+    found = shared.weighed or weighed([client], y, request)[0]
     if state.unseen is None:
-        state = replace(state, unseen=_probabilities(client, y, None, sent).log(), average=None)
+        whole = found.at is None
+        p = found.p if whole else _probabilities([(client, None)], y, sent)[0]
+        state = replace(state, unseen=p.log(), average=None)
     state = _with_known_rate(client, state)
     assert state.known is not None
-    at = _turn(client, request)
-    labels = client.batch.labels if at is None else client.batch.labels[at]
-    found = evidence(_probabilities(client, y, at, sent), labels)
-    own = right(found, rate(found, sent.optimism), sent.optimism).to(y)
-    x = own if at is None else y.new_zeros(len(client.batch)).index_put_((at,), own)
-
-    def loss(logits: Tensor, batch: Any) -> Tensor:
-        weight = x[batch.positions]
-        given = cross_entropy(logits, batch.labels, reduction="none")
-        predicted = cross_entropy(logits, logits.argmax(dim=1), reduction="none")
-        return (weight * given + sent.trust * (1 - weight) * predicted) / sent.kept
-
+    trained = shared.trained
+    if trained is None:
+        loss = PosteriorLoss(with_sample_losses(client.problem), sent.trust, sent.kept)
+        local, source = request.read(LocalSteps), batch_generator(client, request)
+        x = found.whole(len(client.batch))
+        trained = local_sgd(loss, x, y, client.batch, local, source, first=found.at)
     mean, variance = state.known.tolist()
-    state = replace(state, average=_averaged(client, state, at, own))
-    outcome = steps(client, state, request, loss, first=at)
-    more = {
+    state = replace(state, average=_averaged(client, state, found.at, found.right))
+    scalars = {
+        "loss": float(trained.loss),
         "unseen_rate": mean,
         "unseen_variance": variance,
-        "kept": float((own + sent.trust * (1 - own)).mean()),
+        "kept": float((found.right + sent.trust * (1 - found.right)).mean()),
     }
-    return outcome._replace(
-        arrays={**outcome.arrays, "curve": curve(found)}, scalars={**outcome.scalars, **more}
-    )
+    return Outcome({"update": trained.y - y, "curve": found.curve}, scalars, state)
 
 
-def _probabilities(client: Client, y: Tensor, at: Tensor | None, sent: Optimism) -> Tensor:
-    """Return p(c) of these samples at the temperature of the model."""
-    batch = client.batch if at is None else part_of(client.batch, at)
-    raw = probabilities(client.problem, y, batch)
-    return (raw.clamp(min=1e-30).log() / sent.temperature).softmax(dim=1)
+def weighed(clients: Sequence[Client], y: Tensor, request: Request) -> list[Weighed]:
+    """Weigh the labels of clients that have a problem and a number of samples in common."""
+    sent = request.read(Optimism)
+    turns = [_turn(client, request) for client in clients]
+    ps = _probabilities(list(zip(clients, turns, strict=True)), y, sent)
+    labels = [
+        client.batch.labels if at is None else client.batch.labels[at]
+        for client, at in zip(clients, turns, strict=True)
+    ]
+    found = torch.stack([evidence(*pair) for pair in zip(ps, labels, strict=True)])
+    known = rates(found, found.new_tensor([sent.optimism, *OPTIMISMS]))
+    return [
+        Weighed(at, p, right(own, float(shares[0]), sent.optimism).to(y), shares[1:])
+        for at, p, own, shares in zip(turns, ps, found, known, strict=True)
+    ]
+
+
+def _probabilities(
+    parts: Sequence[tuple[Client, Tensor | None]], y: Tensor, sent: Optimism
+) -> list[Tensor]:
+    """Return p(c) of these samples at the temperature of the model; small batches as one."""
+    problem, first = parts[0][0].problem, parts[0][0].batch
+    batches = [c.batch if at is None else part_of(c.batch, at) for c, at in parts]
+    small = not is_stored(first) and 2 * len(batches[0]) <= pass_length(problem, first)
+    if small and len(parts) > 1:
+        inputs, labels = (
+            torch.cat([getattr(batch, name) for batch in batches]) for name in ("inputs", "labels")
+        )
+        together = probabilities(problem, y, LabelledBatch.of(inputs, labels))
+        raw = torch.split(together, [len(batch) for batch in batches])
+    else:
+        raw = tuple(probabilities(problem, y, batch) for batch in batches)
+    return [(p.clamp(min=1e-30).log() / sent.temperature).softmax(dim=1) for p in raw]
 
 
 def _with_known_rate(client: Client, state: ClientState) -> ClientState:

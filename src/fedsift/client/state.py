@@ -13,6 +13,7 @@ from fedsift.client.passes import Cross
 from fedsift.compress import Payload
 from fedsift.messages import ClientId, Scalar
 from fedsift.problem import Problem
+from fedsift.problem.label_posterior import Weighed
 from fedsift.problem.sgd import Trained
 
 
@@ -114,7 +115,7 @@ class Shared:
 
     ``base`` are the local steps of a second model. ``product``, ``payload`` and ``residual`` (the
     witness's sketch) are the cohort's mean, not this client's own: the mean of equal replies is
-    that reply, so the server gets the same sum.
+    that reply, so the server gets the same sum. ``weighed`` is what posterior knows of the labels.
     """
 
     trained: Trained | None = None
@@ -123,6 +124,7 @@ class Shared:
     payload: Payload | None = None
     residual: Payload | None = None
     cross: Cross | None = None
+    weighed: Weighed | None = None
 
 
 class Outcome(NamedTuple):

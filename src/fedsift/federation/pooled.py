@@ -25,7 +25,7 @@ from fedsift.client.follow import Turn, follows
 from fedsift.client.inputs import curvature_batch, direction
 from fedsift.client.passes import Cross, cross_pass, product_pass
 from fedsift.client.training import CONTROL
-from fedsift.federation.stacked import Members, followed, trained
+from fedsift.federation.stacked import Members, followed, posterior, trained
 from fedsift.hypergradient import CurvatureSettings
 from fedsift.hypergradient.products import Compression
 from fedsift.hypergradient.residual import Witness
@@ -45,6 +45,8 @@ def pooled(members: Members, request: Request) -> dict[ClientId, Shared]:
         return {}  # a pool has all its samples in memory, and takes plain steps
     if follows(members, request):
         return _followed(members, request)
+    if request.action == "train-posterior":
+        return posterior(members, request)
     shared = _along(members, request)
     for m, result in trained(members, request).items():
         shared[m] = replace(shared.get(m, Shared()), trained=result)

@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
+from fedsift.algorithms.posterior import Optimism
 from fedsift.client import Client, ClientState, Shared
 from fedsift.client.follow import Follower, Turn
 from fedsift.client.inputs import batch_generator
+from fedsift.client.posterior import weighed
 from fedsift.hypergradient import CurvatureSettings
 from fedsift.messages import ClientId, Request
 from fedsift.problem import SampleWeighting
+from fedsift.problem.posterior_loss import PosteriorLoss
 from fedsift.problem.sgd import LocalSteps, Trained, stacked_sgd
 
 SAMPLES = 1280  # in a stack: more is hardly faster
@@ -61,6 +64,30 @@ def followed(
         for row, (client, x) in enumerate(stack):
             cross = watch.cross(x, turns[row].along, row)
             found[client.id] = Shared(trained=results[row], product=products[row], cross=cross)
+    return found
+
+
+def posterior(members: Members, request: Request) -> dict[ClientId, Shared]:
+    """Weigh the labels of clients that can be stacked, and take their local steps."""
+    y, local, sent = request.array("y"), request.read(LocalSteps), request.read(Optimism)
+    found = dict[ClientId, Shared]()
+    for problem, stack in _stacks(members, local, PARAMETERS // len(y)):
+        alike = defaultdict[int, list[Client]](list)
+        for client, _ in stack:
+            alike[len(client.batch)].append(client)
+        for group in alike.values():
+            all_weighed = weighed(group, y, request)
+            found |= {c.id: Shared(weighed=w) for c, w in zip(group, all_weighed, strict=True)}
+        of = [(client, found[client.id].weighed) for client, _ in stack]
+        known = [(client, own) for client, own in of if own is not None]
+        parts = [
+            (own.whole(len(client.batch)), client.batch, batch_generator(client, request))
+            for client, own in known
+        ]
+        loss, firsts = PosteriorLoss(problem, sent.trust, sent.kept), [own.at for _, own in known]
+        results = stacked_sgd(loss, parts, y, local, firsts=firsts) or []
+        for (client, own), result in zip(known, results, strict=False):
+            found[client.id] = Shared(weighed=own, trained=result)
     return found
 
 

@@ -9,7 +9,7 @@
 | p_ℓ    | probability of the label ℓ; wrong labels are equally often of any other class       |
 | ρ      | share of wrong labels at the site                                                   |
 | δ      | optimism: what a model that was trained on a label has learned from it, in nats     |
-| ρ(δ)   | increases with δ; ``curve`` has it at the values ``OPTIMISMS``                      |
+| ρ(δ)   | increases with δ; a curve of it is its values at ``OPTIMISMS``                      |
 
 A model that has seen no label of the site has δ = 0, so its ρ(0) is unbiased. The δ of a trained
 model is about where both give the same ρ; how sure that is, ``known_optimism`` says:
@@ -33,7 +33,8 @@ from torch import Tensor
 LARGEST_OPTIMISM, POINTS, PRIOR_SPREAD = 6.0, 17, 2.0  # of δ, in nats
 OPTIMISMS = tuple(LARGEST_OPTIMISM * (i / (POINTS - 1)) ** 2 for i in range(POINTS))
 RATES = 200  # values of ρ at which its likelihood is computed
-BISECTIONS = 30
+AT_ONCE = 2**16  # numbers
+HALVINGS, EXACT = 40, 1e-10  # of ρ: where no Newton step is taken, so many are enough
 LARGEST = 50.0  # of |e|: beyond it a label is certain
 
 
@@ -42,6 +43,24 @@ class Known(NamedTuple):
 
     mean: float
     variance: float
+
+
+class Weighed(NamedTuple):
+    """What a round knows of a site's labels: P(right) and ρ(δ), of the samples ``at``; None: all.
+
+    ``p`` are their probabilities of all classes, ``curve`` has ρ at ``OPTIMISMS``.
+    """
+
+    at: Tensor | None
+    p: Tensor
+    right: Tensor
+    curve: Tensor
+
+    def whole(self, n: int) -> Tensor:
+        """Return P(right) of all n samples, 0 for one that was not weighed."""
+        if self.at is None:
+            return self.right
+        return self.right.new_zeros(n).index_put_((self.at,), self.right)
 
 
 def evidence(probabilities: Tensor, labels: Tensor) -> Tensor:
@@ -53,25 +72,31 @@ def evidence(probabilities: Tensor, labels: Tensor) -> Tensor:
 
 
 def rates(found: Tensor, optimisms: Tensor) -> Tensor:
-    """Return ρ(δ) for every δ, kept within what n samples can tell."""
-    gain = (found[None] + optimisms[:, None]).clamp(-LARGEST, LARGEST).expm1()
-    low, high = torch.zeros_like(optimisms), torch.ones_like(optimisms)
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        rising = (gain / (1 + middle[:, None] * gain)).sum(dim=1) > 0
-        low, high = torch.where(rising, middle, low), torch.where(rising, high, middle)
-    least = 1 / (found.shape[0] + 2)
-    return ((low + high) / 2).clamp(least, 1 - least)
+    """Return ρ(δ) for every δ, [..., δ] of samples [..., n], kept within what n samples can tell.
+
+    With s = Σ_i g_i / (1 + ρ g_i), g_i = exp(e_i + δ) − 1, the root of ρ (1 − ρ) s, which is the
+    mean of P(wrong) less ρ and nearly linear, by Newton's steps between known bounds.
+    """
+    gain = (found.unsqueeze(-2) + optimisms[:, None]).clamp(-LARGEST, LARGEST).expm1()
+    n, low = found.shape[-1], torch.zeros_like(gain[..., 0])
+    high, share = torch.ones_like(low), torch.full_like(low, 0.5)
+    for _ in range(HALVINGS):
+        each = gain / (1 + share.unsqueeze(-1) * gain)
+        slope, bend, room = each.sum(dim=-1), each.square().sum(dim=-1), share * (1 - share)
+        low, high = torch.where(slope > 0, share, low), torch.where(slope > 0, high, share)
+        step = room * slope / (room * bend - (1 - 2 * share) * slope)
+        newton = share + step
+        inside = (newton >= low) & (newton <= high)
+        last, share = share, torch.where(inside, newton, (low + high) / 2)
+        if float((share - last).abs().max()) < EXACT:
+            break
+    least = 1 / (n + 2)
+    return share.clamp(least, 1 - least)
 
 
 def rate(found: Tensor, optimism: float = 0.0) -> float:
     """Return ρ(δ)."""
     return float(rates(found, found.new_tensor([optimism]))[0])
-
-
-def curve(found: Tensor) -> Tensor:
-    """Return ρ at all of ``OPTIMISMS``."""
-    return rates(found, found.new_tensor(OPTIMISMS))
 
 
 def known_optimism(rates_at: Tensor, share: float, error: float) -> Known:
@@ -94,7 +119,9 @@ def known_rate(found: Tensor) -> Known:
     """Return mean and variance of ρ given evidence without optimism, under a uniform prior."""
     grid = (torch.arange(RATES, dtype=torch.float64, device=found.device) + 0.5) / RATES
     gain = found.expm1()
-    logs = torch.stack([(value * gain).log1p().sum() for value in grid])
+    step = max(1, AT_ONCE // max(len(gain), 1))
+    parts = (grid[start : start + step, None] for start in range(0, RATES, step))
+    logs = torch.cat([(part * gain).log1p().sum(dim=1) for part in parts])
     mass = logs.softmax(dim=0)
     mean = float(mass @ grid)
     return Known(mean, float(mass @ (grid - mean).square()))

@@ -145,6 +145,14 @@ class SampleWeighting(Composite, Protocol):
         ...
 
 
+class Stackable(Protocol):
+    """All that local steps of several clients at once need of a problem."""
+
+    def stack(self, parts: Sequence[tuple[Tensor, Any]]) -> Stack | None:
+        """Return C parts (x_m, batch_m) as one, each with a model of its own; None: it cannot."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Stack:
     """C batches of B samples, each with a model y_m of its own, a row of [C, d].

@@ -19,7 +19,7 @@ from fedsift.problem.protocol import (
     Composite,
     InnerLoss,
     KnownActivations,
-    SampleWeighting,
+    Stackable,
     chunks,
     is_stored,
     pass_length,
@@ -95,7 +95,7 @@ def local_sgd(
 
 
 def stacked_sgd(
-    problem: SampleWeighting,
+    problem: Stackable,
     clients: Sequence[tuple[Tensor, Any, torch.Generator]],
     y: Tensor,
     local: LocalSteps,

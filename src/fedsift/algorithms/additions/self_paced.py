@@ -40,9 +40,7 @@ class SelfPaced:
     decay_after: int
     strength: float = 1.0
 
-    def at_round(
-        self, server: Server, y: Tensor, k: int, outputs: Tensor | None = None
-    ) -> Move:
+    def at_round(self, server: Server, y: Tensor, k: int, outputs: Tensor | None = None) -> Move:
         """Return the step of round k at the model y."""
         return self.at(k, trust(server, y, outputs) if self.strength else 1.0)
 

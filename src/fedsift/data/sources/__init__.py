@@ -85,10 +85,9 @@ FORMATS = (  # the first that recognises a path reads it
 FUNCTION = ("module:function", "returns (inputs, labels), a DataFrame or a Dataset")
 
 
-def formats() -> str:
-    """List what can be read, a line each."""
-    rows = [*((row.name, row.help) for row in FORMATS), FUNCTION]
-    return "\n".join(f"  {name:<16} {text}" for name, text in rows)
+def formats() -> dict[str, str]:
+    """Return what can be read, and what is said of it."""
+    return dict([*((row.name, row.help) for row in FORMATS), FUNCTION])
 
 
 def read(where: str | Path, options: ReadOptions = PLAIN_OPTIONS) -> Samples:
