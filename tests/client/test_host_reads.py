@@ -48,7 +48,7 @@ class Reading:
 
     def inner_loss(self, x, y, batch):
         loss = self.problem.inner_loss(x, y, batch)
-        assert float(loss) >= 0
+        assert float(loss.detach()) >= 0
         return loss
 
 
