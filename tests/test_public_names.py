@@ -9,7 +9,7 @@ NAMES = [
     *("CurvatureSettings", "Exact", "FedsiftError", "FitSettings", "GroupL2"),
     "HyperRepresentation",
     *("Identity", "InputError", "Iterative", "LabelledBatch", "LocalFederation"),
-    *("LocalSteps", "LossPair", "MinMax", "NonIterative", "OuterStep", "Result"),
+    *("LocalSteps", "LossPair", "MinMax", "NonIterative", "OuterStep", "Personalised", "Result"),
     *("Reweighting", "RunError", "Samples", "Simulation", "Solution", "TensorBatch"),
     *("Theorem", "TopK", "diagnose", "fit", "load", "read", "simulate", "solve"),
     *("without_batch_norm",),

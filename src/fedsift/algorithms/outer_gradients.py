@@ -53,7 +53,7 @@ def outer_gradients_at(
 
 
 def replied(answers: Answers, x: Tensor | None) -> OuterGradients:
-    """Return what the clients said of F; x is None where it is private."""
+    """Return what the clients said of F; x is None where nothing was asked about ∇_x F."""
     gy = answers.mean("outer_y")
     gx = gy.new_zeros(0) if x is None else answers.mean("outer_x")
     return OuterGradients(gx, gy, {"outer_loss": answers.mean_scalar("outer_loss")})

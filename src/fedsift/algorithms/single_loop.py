@@ -123,7 +123,7 @@ class SingleLoop:
             scoring,
         )
         answers = cohort.ask(Request("step", k, arrays, scalars))
-        outer = outer or replied(answers, state.x)
+        outer = outer or replied(answers, None)
 
         # Step 2: y.
         y = next_y(state, answers, self.local, k)
@@ -131,7 +131,9 @@ class SingleLoop:
         # Step 3: x, where it is shared; private parts have been stepped by their clients.
         x_next, hypergradient = None, None
         if state.x is not None:
-            hypergradient = outer.gx - answers.mean("cross")
+            hypergradient = (
+                answers.mean("hypergradient") if together else outer.gx - answers.mean("cross")
+            )
             x_next = server.problem.project(state.x - move.change(hypergradient))
 
         # Step 4: v.

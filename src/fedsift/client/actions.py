@@ -15,6 +15,7 @@ from fedsift.client.first_order import clean_step, first_order
 from fedsift.client.out_of_fold import fold_step
 from fedsift.client.outer_gradient import outer_gradient
 from fedsift.client.outer_step import outer
+from fedsift.client.personal import personal
 from fedsift.client.posterior import train_posterior
 from fedsift.client.private import with_noise
 from fedsift.client.products import measure, product, sketch
@@ -38,6 +39,7 @@ ACTIONS: dict[str, Action] = {
     "outer": outer,
     "outer-gradient": outer_gradient,
     "step": step,
+    "personal": personal,
     "first-order": first_order,
     "clean-step": clean_step,
     "simfbo": simfbo,

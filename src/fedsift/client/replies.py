@@ -155,7 +155,6 @@ PRODUCT: dict[str, Form] = {"product": Product(), **RESIDUAL}
 ALONG = {"curvature": "real", "error": "real"}
 CROSS: dict[str, Form] = {"cross?": Like("x")}
 MOVED = {"outer_square?": "real"}
-OUTER: dict[str, Form] = {"outer_y?": Like("y"), "outer_x?": Like("x")}
 SEEN = {"outer_loss?": "real"}
 KEYS: Form = Whole(_any)
 
@@ -167,7 +166,13 @@ REPLIES: dict[str, Row] = {
     "measure": Row(RESIDUAL),
     "outer": Row(CROSS, MOVED),
     "outer-gradient": Row({"outer_y": Like("y"), "outer_x?": Like("x")}, {"outer_loss": "real"}),
-    "step": Row({**UPDATE, **PRODUCT, **CROSS, **OUTER}, {**LOSS, **ALONG, **MOVED, **SEEN}),
+    "step": Row(
+        {**UPDATE, **PRODUCT, **CROSS, "outer_y?": Like("y"), "hypergradient?": Like("x")},
+        {**LOSS, **ALONG, **MOVED, **SEEN},
+    ),
+    "personal": Row(
+        {"hypergradient": Like("x")}, LOSS | {"outer_loss": "real", "own_residual": "real"}
+    ),
     "first-order": Row({**UPDATE, "base_update?": Like("base"), **CROSS}, LOSS | MOVED),
     "clean-step": Row({**UPDATE, **CROSS}, LOSS | MOVED),
     "simfbo": Row({**UPDATE, "v_update": Like("v"), **CROSS}, LOSS | MOVED),

@@ -45,11 +45,19 @@ def step(client: Client, state: ClientState, request: Request, shared: Shared) -
     scalars: dict[str, Scalar] = {}
     if request.read(OuterToo).outer_too:
         arrays, scalars = outer_parts(client, state, x, y)
+    along = stepped.arrays
+    if "outer_x" in arrays:  # the server needs their difference alone
+        along = {"hypergradient": _dense(arrays.pop("outer_x")) - _dense(along["cross"])}
     return Outcome(
-        {**arrays, **trained.arrays, **sent.arrays, **stepped.arrays},
+        {**arrays, **trained.arrays, **sent.arrays, **along},
         {**scalars, **trained.scalars, **sent.scalars, **stepped.scalars},
         stepped.state,
     )
+
+
+def _dense(payload: Payload) -> Tensor:
+    assert isinstance(payload, Tensor)
+    return payload
 
 
 def followed(client: Client, x: Tensor, y: Tensor, request: Request) -> Shared:

@@ -52,6 +52,9 @@ class ClientState:
     ``error``        what its compressor left out so far, or has sent so far (error feedback)
     ``epoch``        the solver's epoch to which that belongs
     ``momentum``     running estimate of ∇²_xy g_m v (fedbioacc)
+    ``own_y``        its y_m and v_m where y is private, and 1/L_m of its own g_m
+    ``own_v``        (``personal.py``)
+    ``own_step``
     ``control``      c_m of corrected local steps (``federation/drift.py``)
     ``judge_loss``   validation loss of the model that last judged the labels
     ``targets``      [N_m, C]: what a method trains on in place of, or besides, the labels
@@ -62,8 +65,10 @@ class ClientState:
     ``rates``        b_m in each of the noise models
     ``noise``        the matrices of noise models that are its own
     ``betas``        and their β
-    ``update_error`` what was left out of its updates so far, and the epoch that it is of
-    ``update_epoch`` (``update.py``)
+    ``update_error`` what was left out so far of its updates, of its parts of the step of a shared
+    ``cross_error``  x, of ∇_x f_m, and the epoch that it is of (``update.py``)
+    ``outer_error``
+    ``update_epoch``
     ``secret``       what the keys of secure sums are derived from (``secure_sum.py``)
     ``sums``         the number of the last sum that it took part in, and of the last revealed
     ``draws``        how many of its replies had noise so far (``private.py``)
@@ -76,6 +81,9 @@ class ClientState:
     error: Tensor | None = None
     epoch: Tensor | None = None
     momentum: Tensor | None = None
+    own_y: Tensor | None = None
+    own_v: Tensor | None = None
+    own_step: Tensor | None = None
     control: Tensor | None = None
     judge_loss: Tensor | None = None
     targets: Tensor | None = None
@@ -87,6 +95,8 @@ class ClientState:
     noise: Tensor | None = None
     betas: Tensor | None = None
     update_error: Tensor | None = None
+    cross_error: Tensor | None = None
+    outer_error: Tensor | None = None
     update_epoch: Tensor | None = None
     secret: Tensor | None = None
     sums: Tensor | None = None

@@ -6,52 +6,30 @@
 |-------------------------|---------------|--------------------------|
 | F(x, y)                 | `validation`  | the server               |
 | Σ_m (N_m / N) f_m(x, y) | `validations` | every client its own     |
+
+With a y of every client's own the second holds with y_m in place of y (``algorithms/personal.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-from torch import Tensor
-
-from fedsift.algorithms import Algorithm, Server, ServerState
+from fedsift.algorithms import Algorithm
 from fedsift.algorithms.state import AtClients
-from fedsift.errors import ConfigError, InputError
-from fedsift.experiment.config import read_toml
+from fedsift.errors import ConfigError
 from fedsift.experiment.progress import shown_progress
 from fedsift.experiment.run import Observer
 from fedsift.experiment.run_folder import RunFolder
-from fedsift.experiment.solve_config import SolveConfig, digest, general_method, largest_eigenvalue
-from fedsift.experiment.solve_loop import Task, run
-from fedsift.federation import LocalFederation, Rates, WithoutDrift
-from fedsift.keys import BuildContext
+from fedsift.experiment.solve_config import SolveKeys
+from fedsift.experiment.solving import Asked, Solution, check, solve_with
+from fedsift.federation import LocalFederation
 from fedsift.messages import Federation
 from fedsift.problem import Problem
 from fedsift.problem.trees import Start, Tree
 
-
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """What ``solve`` returns.
-
-    Attributes:
-        x: The outer variable; None where it is private to the clients.
-        y: The inner variable.
-        v: The solution of (∇²_yy G) v = ∇_y F that the method had last; None where it has none.
-        history: A row per round: `outer_loss` (F), `hypergradient_norm` (`hypergradient_rms` for a
-            private x), `residual` of v, bytes, exchanges, seconds, events.
-        stopped: Why it ended, in words.
-    """
-
-    x: Tree | None
-    y: Tree
-    v: Tensor | None
-    history: pd.DataFrame
-    stopped: str
+__all__ = ["Solution", "solve"]
 
 
 def solve(
@@ -72,6 +50,10 @@ def solve(
     update_rate: float = 1.0,
     model_rate: float = 1.0,
     correct_drift: bool = False,
+    inner_optimizer: str = "sgd",
+    inner_optimizer_step: float = 0.0,
+    outer_optimizer: str = "sgd",
+    outer_optimizer_step: float = 0.0,
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
@@ -98,10 +80,16 @@ def solve(
         seed: Of everything that is drawn.
         tolerance: Stop when the hypergradient is no larger than this ...
         patience: ... in this many rounds in a row.
-        update_rate: Compresses updates of y up; 1: not at all.
+        update_rate: Compresses what clients send back, updates of y and their parts of a shared
+            x; 1: not at all.
         model_rate: Compresses y, v and x down; 1: not at all.
         correct_drift: Whether local steps are corrected by control variates (SCAFFOLD): several of
             them at unlike clients then end at the solution, for one more vector down per round.
+        inner_optimizer: What the server makes of the clients' mean update of y: ``sgd`` takes it,
+            ``momentum``, ``adam``.
+        inner_optimizer_step: Its step, a factor for sgd and momentum; 0: 1, of adam 0.01.
+        outer_optimizer: What the server makes of the step of a shared x.
+        outer_optimizer_step: Its step; adam takes this step, whatever ``outer_lr`` is.
         out: A folder for rounds, checkpoints and the solution.
         resume: Go on with the run in that folder.
         progress: Show a bar; None: where standard error is a terminal.
@@ -141,41 +129,36 @@ def solve(
     """
     if resume and out is None:
         raise ConfigError("resume needs the folder of the run; give it as out")
+    keys = SolveKeys(
+        rounds,
+        seed,
+        cohort,
+        min_clients,
+        tolerance,
+        patience,
+        update_rate,
+        model_rate,
+        correct_drift,
+        inner_optimizer,
+        inner_optimizer_step,
+        outer_optimizer,
+        outer_optimizer_step,
+    )
+    if validation is not None and validations is not None:
+        raise ConfigError("solve got validation and validations; give one of them")
     start = Start.of(problem, x, y, "solve")
     federation = _federation(start.problem, clients, seed, validations)
-    if validations is not None:
-        _check_outer(method, validation)
-    common = {
-        "rounds": rounds,
-        "seed": seed,
-        "cohort": cohort,
-        "min_clients": min_clients,
-        "update_rate": update_rate,
-        "model_rate": model_rate,
-        "correct_drift": correct_drift,
-        "start": digest(start.y, start.x),
-        "samples": list(federation.sizes.values()),
-    }
-    config = SolveConfig.of(method, settings, common)
     held = validation if validations is None else AtClients()
-    server = Server(start.problem, held, cohort, min_clients, seed)
-    state = ServerState(start.y, start.x)
     folder = None if out is None else RunFolder(Path(out))
-    config = _with_steps(config, folder if resume else None, federation, server, state)
-    context = BuildContext(len(start.y), seed, cohort)
-    algorithm = config.build(context) if isinstance(method, str) else method
-    algorithm = WithoutDrift(algorithm) if correct_drift else algorithm
-    rates = Rates(update_rate, model_rate)
-    task = Task(config, algorithm, federation, server, rates, rounds, tolerance, patience)
-    with shown_progress(config.method, rounds, progress) as (shown, _):
+    asked = Asked(method, settings, keys)
+    check(asked, start.problem, held)
+    with shown_progress(asked.name, rounds, progress) as (shown, _):
 
         def tell(record: dict[str, Any]) -> None:
             shown(record)
             observe(record)
 
-        state, records, stopped = run(task, state, folder, resume, tell)
-    x, y = start.trees(state.x, state.y)
-    return Solution(x, y, state.solver.v, pd.DataFrame(records), stopped)
+        return solve_with(asked, start, federation, held, folder, resume=resume, tell=tell)
 
 
 def _federation(
@@ -192,43 +175,3 @@ def _federation(
             "federation, or the validations to its clients"
         )
     return clients
-
-
-def _check_outer(method: str | Algorithm, validation: Any) -> None:
-    if validation is not None:
-        raise ConfigError("solve got validation and validations; give one of them")
-    if isinstance(method, str) and not general_method(method).outer_at_clients:
-        raise ConfigError(
-            f"{method} takes steps on F at the server and cannot use validations of the clients; "
-            "use single-loop, or give the server a validation set"
-        )
-
-
-def _with_steps(
-    config: SolveConfig,
-    folder: RunFolder | None,
-    federation: Federation,
-    server: Server,
-    state: ServerState,
-) -> SolveConfig:
-    """Return the configuration with numbers for "auto": those of the folder, given or found."""
-    if folder is not None:
-        folder.check_run()
-        return _found_before(config, folder)
-    if "inner_lr" in config.found:
-        return config.with_steps(1.0 / largest_eigenvalue(federation, server, state))
-    return config.with_steps(config.settings.values()["inner_lr"]) if config.found else config
-
-
-def _found_before(config: SolveConfig, folder: RunFolder) -> SolveConfig:
-    """Return the configuration with the steps that the run was started with."""
-    before = read_toml(folder.config)
-    config = config.with_steps(float(before["inner_lr"])) if config.found else config
-    for name, value in config.values().items():
-        was = before.get(name)
-        if was != value and name != "rounds":
-            raise InputError(
-                f"{folder.path} was solved with {name} = {was!r}, not {value!r}, and cannot be "
-                "resumed with it; choose another folder"
-            )
-    return config

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import tomli_w
 import torch
@@ -19,11 +19,15 @@ from torch import Tensor
 
 from fedsift.algorithms import Algorithm, Server, ServerState
 from fedsift.algorithms.method import Method
+from fedsift.algorithms.optimizers import OPTIMIZERS, Optimizer
+from fedsift.algorithms.personal import personal_of
 from fedsift.algorithms.registry import METHODS
 from fedsift.errors import ConfigError, InputError
+from fedsift.federation import Optimised, WithoutDrift
+from fedsift.federation.drift import TRAINS
 from fedsift.hypergradient import CurvatureSettings, Point
 from fedsift.hypergradient.products import exact_product
-from fedsift.keys import BuildContext, Settings, hint, keys_of
+from fedsift.keys import BuildContext, Keys, Settings, hint, key, keys_of
 from fedsift.messages import Cohort, Federation
 from fedsift.problem.largest_curvature import STEPS, lanczos
 from fedsift.randomness import generator
@@ -44,6 +48,75 @@ PLAIN: Mapping[str, Any] = {
     "bootstrap": 0.0,
 }
 """Defaults of ``solve`` that are not those of ``fit``."""
+
+
+@dataclass(frozen=True)
+class SolveKeys(Keys):
+    """What every solve is asked for, whatever its method."""
+
+    table: ClassVar[str] = "solve"
+    rounds: int = key(100, "rounds at most", low=1)
+    seed: int = key(0, "seed of everything random", low=0)
+    cohort: int = key(0, "clients that are drawn per round; 0: all", low=0)
+    min_clients: int = key(1, "stop with an error if fewer reply", low=1)
+    tolerance: float = key(0.0, "stop when the hypergradient is no larger", low=0)
+    patience: int = key(5, "in this many rounds in a row", low=1)
+    update_rate: float = key(1.0, "compresses what clients send back; 1: not at all", low=1)
+    model_rate: float = key(1.0, "compresses y, v and x down; 1: not at all", low=1)
+    correct_drift: bool = key(False, "local steps with control variates (SCAFFOLD)")
+    inner_optimizer: str = key(
+        "sgd", "what the server makes of the mean update of y", choices=lambda: tuple(OPTIMIZERS)
+    )
+    inner_optimizer_step: float = key(0.0, "its step; 0: 1, of adam 0.01", low=0)
+    outer_optimizer: str = key(
+        "sgd", "what the server makes of the step of x", choices=lambda: tuple(OPTIMIZERS)
+    )
+    outer_optimizer_step: float = key(0.0, "its step; 0: 1, of adam 0.01", low=0)
+
+    @property
+    def inner(self) -> Optimizer:
+        """The optimiser of y."""
+        return Optimizer(self.inner_optimizer, self.inner_optimizer_step)
+
+    @property
+    def outer(self) -> Optimizer:
+        """The optimiser of x."""
+        return Optimizer(self.outer_optimizer, self.outer_optimizer_step)
+
+    def check(
+        self, method: str | Algorithm, *, x_is_private: bool, y_is_private: bool = False
+    ) -> None:
+        """Refuse what the method or the problem leaves no room for."""
+        if x_is_private and not self.outer.is_plain:
+            raise ConfigError(
+                "outer_optimizer steps an x that the server holds and this one is private to the "
+                "clients; leave it out"
+            )
+        used = {
+            "inner_optimizer": not self.inner.is_plain,
+            "correct_drift": self.correct_drift,
+        }
+        if isinstance(method, str):
+            trains = bool(general_method(method).sequence.actions & set(TRAINS))
+        else:
+            trains = True
+        for name in (name for name, is_used in used.items() if is_used):
+            if y_is_private:
+                raise ConfigError(
+                    f"{name} is about the clients' mean update of y, and here y is their own; "
+                    "leave it out"
+                )
+            if not trains:
+                raise ConfigError(
+                    f"{method} has local steps of its own kind and no {name}; use single-loop, or "
+                    "leave it out"
+                )
+
+    def around(self, algorithm: Algorithm) -> Algorithm:
+        """Return the method with the layers that were asked for."""
+        if not (self.inner.is_plain and self.outer.is_plain):
+            algorithm = Optimised(algorithm, self.inner, self.outer)
+        return WithoutDrift(algorithm) if self.correct_drift else algorithm
 
 
 @dataclass(frozen=True)
@@ -83,8 +156,10 @@ class SolveConfig:
             self, settings=self.settings.replace({name: steps[name] for name in self.found})
         )
 
-    def build(self, context: BuildContext) -> Algorithm:
-        """Build the method that was named."""
+    def build(self, context: BuildContext, *, personal: bool = False) -> Algorithm:
+        """Build the method that was named; ``personal``: for a y of every client's own."""
+        if personal:
+            return personal_of(self.method, self.settings)
         return METHODS[self.method].build(self.settings, replace(context, found=self.found))
 
     def values(self) -> dict[str, Any]:

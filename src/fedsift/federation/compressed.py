@@ -1,7 +1,7 @@
 """A federation that sends differences: models down, updates up. No method knows of it.
 
     down    ŷ_k = ŷ_k−1 + C(y_k − ŷ_k−1)         what all clients have; C: Top-k, values in 8 bits
-    up      c_m = C(u_m + e_m)                   by the client (``client/update.py``)
+    up      c_m = C(u_m + e_m)                   parts of x alike (``client/update.py``)
     server  y_k+1 = y_k + Σ_m (N_m / Σ N) c_m    by the method, as without compression
 
 The server's y is exact, so what C leaves out is in the next difference: the error feedback is in
@@ -27,8 +27,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedsift.client.update import SMALL, UPDATE, UpdateCompression
-from fedsift.compress import Sparse, TopK
+from fedsift.client.update import ERRORS, SMALL, UpdateCompression
+from fedsift.compress import Payload, Sparse, TopK
 from fedsift.compress.rounding import WHOLE, rounded
 from fedsift.federation.layer import Layer
 from fedsift.messages import (
@@ -104,7 +104,7 @@ class CompressedFederation(Layer):
         arrays = {name: self._packed(request, name) for name in request.arrays}
         scalars = {**request.scalars, **self._asked(request, clients)}
         replies = self.inner.ask(replace(request, arrays=arrays, scalars=scalars), clients)
-        self._updated |= {(request.action, r.client) for r in replies if UPDATE in r.arrays}
+        self._updated |= {(request.action, r.client) for r in replies if ERRORS.keys() & r.arrays}
         return [_unpacked(reply, plain) for reply in replies]
 
     def _packed(self, request: Request, name: str) -> Sendable:
@@ -244,16 +244,18 @@ def _whole(array: Tensor, bits: int) -> tuple[Tensor, Sparse | None]:
 
 
 def _unpacked(reply: Reply, request: Request) -> Reply:
-    """Return a reply with its update dense, in the shape of the array that it is a change of."""
-    update = reply.arrays.get(UPDATE)
-    if not isinstance(update, Sparse):
-        return reply
-    arrays = (a for a in request.arrays.values() if isinstance(a, Tensor))
-    shape = next((a.shape for a in arrays if a.numel() == update.length), None)
-    if shape is None:
-        return Reply(reply.client, reply.num_samples, error="its update is that of another model")
-    dense = update.dense().reshape(shape)
-    return replace(reply, arrays={**reply.arrays, UPDATE: dense})
+    """Return a reply whose arrays are dense, in the shape of the array that each is a change of."""
+    arrays = [a for a in request.arrays.values() if isinstance(a, Tensor)]
+    shapes = {a.numel(): a.shape for a in reversed(arrays)}
+    dense: dict[str, Payload] = {}
+    for name in ERRORS:
+        array = reply.arrays.get(name)
+        if not isinstance(array, Sparse):
+            continue
+        if array.length not in shapes:
+            return Reply(reply.client, reply.num_samples, error=f"its {name} is of another length")
+        dense[name] = array.dense().reshape(shapes[array.length])
+    return replace(reply, arrays={**reply.arrays, **dense})
 
 
 def _digest(array: Tensor) -> Tensor:

@@ -23,6 +23,8 @@ class LossPair:
         start: Where x starts.
         projection: Maps x back to where it may be; by default it changes nothing.
         x_is_private: Whether every client has an x of its own, which it does not send.
+        y_is_private: Whether every client has a y of its own, which it does not send: a personal
+            lower level. F is then the clients' own, and x shared.
 
     Examples:
         >>> import torch, fedsift as fs
@@ -41,6 +43,7 @@ class LossPair:
     start: Tensor
     projection: Callable[[Tensor], Tensor] = lambda x: x
     x_is_private: bool = False
+    y_is_private: bool = False
 
     def initial_x(self, batch: Any) -> Tensor:  # noqa: ARG002 - the protocol's argument
         """Return the given start."""

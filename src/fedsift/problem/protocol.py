@@ -76,6 +76,11 @@ class Problem(Protocol):
         ...
 
 
+def y_is_private(problem: Any) -> bool:
+    """Tell whether every client has a y of its own: a problem that says nothing has one for all."""
+    return bool(getattr(problem, "y_is_private", False))
+
+
 @runtime_checkable
 class Composite(Protocol):
     """A problem whose inner loss is a convex loss of outputs: it has a Gauss-Newton matrix.

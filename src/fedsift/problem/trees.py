@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fedsift.errors import ConfigError, InputError
 from fedsift.memory import aligned
+from fedsift.problem.protocol import y_is_private
 
 Tree = Any  # Tensor | nn.Module | Mapping[str, Tree] | Sequence[Tree]
 
@@ -135,6 +136,11 @@ class OfTrees:
     def x_is_private(self) -> bool:
         """As the problem says."""
         return bool(self.problem.x_is_private)
+
+    @property
+    def y_is_private(self) -> bool:
+        """As the problem says."""
+        return y_is_private(self.problem)
 
     def initial_x(self, batch: Any) -> Tensor:
         """Return the problem's start as a vector."""
