@@ -17,6 +17,11 @@ def test_penalties_rise_on_noise_features():
     assert x[:5].max() < x[5:].min()
 
 
+def test_an_own_problem_penalises_the_noise():
+    x = runpy.run_path(str(EXAMPLES / "own_problem.py"))["main"]()
+    assert x[:2].max() < x[2:].min() - 0.5
+
+
 def test_a_learned_centre_is_better_than_a_random_one():
     shared, alone = runpy.run_path(str(EXAMPLES / "personal.py"))["main"]()
     assert shared > alone + 0.02  # 0.681 and 0.633 when this was written

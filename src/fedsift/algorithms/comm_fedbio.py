@@ -144,5 +144,5 @@ def with_estimator(row: EstimatorRow) -> Method:
         general=True,
         outer_at_clients=True,
         means_only=row.means_only,
-        asks=f"train {row.asks} outer",
+        asks=f"train outer-gradient {row.asks} outer",
     )

@@ -45,8 +45,8 @@ def handle(options: argparse.Namespace) -> int:
             torch.sin, (torch.ones(1),), (torch.ones(1),)
         )  # the first call loads much of torch: not within a request
         host = Host(load_site(options, folder))
-        print(f"site {host.data.origin.name}: {len(host.data.samples)} samples", flush=True)
-        for note in host.data.samples.notes:
+        print(f"site {host.data.origin.name}: {host.data.size} samples", flush=True)
+        for note in () if host.data.samples is None else host.data.samples.notes:
             print(f"  {note}", flush=True)
         return host.handle
 
@@ -60,7 +60,9 @@ def load_site(options: argparse.Namespace, folder: Path) -> SiteData:
     policy = site_policy(options)
     where = resolve(options.device)
     shared = options.share_summary
-    return SiteData(options.client, origin.samples(), folder, origin, shared, policy, where)
+    own = origin.own_problem()
+    samples = origin.samples() if own is None else None
+    return SiteData(options.client, samples, folder, origin, shared, policy, where, own)
 
 
 def _approve(ledger: Ledger, run: str | None) -> int:

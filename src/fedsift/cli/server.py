@@ -58,6 +58,11 @@ def add(commands: Any) -> None:
     parser.add_argument("--model", metavar="WHAT", help="a model's name, or module:function")
     add_encoder(parser)
     parser.add_argument(
+        "--problem",
+        metavar="WHAT",
+        help="solve a bilevel problem of your own: module:function, called with --validation",
+    )
+    parser.add_argument(
         "--revoke", metavar="NAME", help="refuse this site from now on, and stop; see `status`"
     )
     add_switches(parser)
@@ -82,7 +87,10 @@ def handle(options: argparse.Namespace) -> int:
         if (path := getattr(options, name)) is not None
     }
     own["column_kinds"] = options.column_kind
-    if options.validation is not None:
+    if options.problem is not None:
+        own["problem"] = options.problem
+        _check_problem(options.problem, own.get("validation", ""))
+    elif options.validation is not None:
         own["reading"] = asdict(reading(options))
         _check_data(options)
     ServerDeployment(listen, options.folder, keys, own, options.verbose).run()
@@ -97,6 +105,15 @@ def _revoke(where: Address, keys: Path | None, name: str) -> int:
     revoke(where, keys, name)
     print(f"{name} is refused from now on")
     return 0
+
+
+def _check_problem(reference: str, text: str) -> None:
+    """Load the server's problem before anyone waits for it."""
+    from fedsift.problem.own_problem import load_problem  # noqa: PLC0415 - slow to import
+
+    sys.path.insert(0, str(Path.cwd()))  # for module:function
+    start = load_problem(reference, text).start()
+    print(f"problem {reference}: y has {len(start.y)} numbers", flush=True)
 
 
 def _check_data(options: argparse.Namespace) -> None:

@@ -48,6 +48,11 @@ def add_site_data(parser: argparse.ArgumentParser, *, required: bool) -> None:
     )
     add_encoder(parser)
     parser.add_argument(
+        "--problem",
+        metavar="WHAT",
+        help="serve a bilevel problem of your own: module:function, called with --data",
+    )
+    parser.add_argument(
         "--device",
         default="auto",
         metavar="NAME",
@@ -108,6 +113,7 @@ def site_arguments(options: argparse.Namespace) -> list[str]:
     given += [] if options.name is None else ["--name", options.name]
     given += [] if options.encoder is None else ["--encoder", options.encoder]
     given += [] if options.labels is None else ["--labels", absolute(options.labels)]
+    given += [] if options.problem is None else ["--problem", options.problem]
     given += ["--device", options.device]
     given += ["--share-summary"] if options.share_summary else []
     given += [] if options.policy is None else ["--policy", absolute(options.policy)]
@@ -130,6 +136,7 @@ def site_origin(options: argparse.Namespace) -> Origin:
         encoder=options.encoder or "",
         cwd=str(Path.cwd()),
         labels=absolute(options.labels or ""),
+        problem=options.problem or "",
     )
     if not SITE_NAME.fullmatch(origin.name):
         raise InputError(

@@ -49,6 +49,12 @@ def add(commands: Any) -> None:
         metavar="S",
         help="seconds to wait for the sites to connect" + shown,
     )
+    parser.add_argument(
+        "--solve",
+        action="store_true",
+        help="solve the problem of the server's owner (`fedsift server --problem`); the keys are "
+        "those of fs.solve, and clients",
+    )
     add_switches(parser)
     parser.set_defaults(handler=handle)
 

@@ -21,7 +21,9 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
+from fedsift.algorithms.personal import PERSONAL
 from fedsift.algorithms.registry import METHODS
+from fedsift.algorithms.sequence import Sequence
 from fedsift.client.policy import Policy
 from fedsift.client.private import PRIVATE
 from fedsift.client.state import Client, ClientState, Fewest
@@ -31,6 +33,7 @@ from fedsift.hypergradient.non_iterative import SketchedSystem
 from fedsift.hypergradient.products import Compression
 from fedsift.messages import Request
 from fedsift.privacy import epsilon_of
+from fedsift.problem.protocol import SampleWeighting
 
 ABOUT_SUMS = ("sum-keys", "sum-shares", "sum-reveal")  # of any method; they say nothing of samples
 PRODUCTS = ("product", "measure")
@@ -59,10 +62,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Guard:
-    """The policy of a site, and the method that the server announced."""
+    """The policy of a site, and the method that the server announced; of a personal y or not."""
 
     policy: Policy
     method: str
+    personal: bool = False
 
     def __post_init__(self) -> None:
         allowed = self.policy.methods or tuple(METHODS)
@@ -71,6 +75,11 @@ class Guard:
                 f"the site's policy does not allow the method '{self.method}'; it allows "
                 f"{', '.join(allowed)}"
             )
+
+    @property
+    def sequence(self) -> Sequence:
+        """The order in which the method asks."""
+        return PERSONAL if self.personal else METHODS[self.method].sequence
 
     @property
     def fewest(self) -> Fewest:
@@ -93,7 +102,7 @@ class Guard:
     def _in_order(self, request: Request, asked: Asked, digest: str) -> Asked:
         """Take the next step of the method's state machine."""
         begins = request.round != asked.round
-        found = METHODS[self.method].sequence.next(-1 if begins else asked.at, request.action)
+        found = self.sequence.next(-1 if begins else asked.at, request.action)
         if found is None:
             raise Refused(
                 f"the method '{self.method}' does not ask '{request.action}'; the site does what "
@@ -178,7 +187,9 @@ def effective_batch(size: int, n: int, x: Tensor | None) -> float:
 
 
 def _drawn_from(client: Client, state: ClientState, request: Request) -> tuple[int, Tensor | None]:
-    """Return how many samples a batch is drawn from, and their weights."""
+    """Return how many samples a batch is drawn from, and their weights, where x is that."""
+    if not isinstance(client.problem, SampleWeighting):
+        return len(client.batch), None
     if request.action == KEPT and state.x is not None:
         return int(state.x.count_nonzero()), None
     return len(client.batch), state.x

@@ -24,7 +24,7 @@ from fedsift.experiment.solve_config import (
     largest_eigenvalue,
 )
 from fedsift.experiment.solve_loop import Task, run
-from fedsift.federation import Rates, RemoteFederation
+from fedsift.federation import Rates
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
 from fedsift.problem import Problem
@@ -118,7 +118,7 @@ def solve_with(
     config = asked.config(start, federation.sizes)
     if folder is not None and resume:
         folder.check_run()
-        config = _found_before(config, folder)
+        config = found_before(config, folder)
     elif not personal:  # else every client finds its own
         config = _with_steps(config, federation, server, state)
     algorithm = asked.method
@@ -140,14 +140,10 @@ def _with_steps(
     """Return the configuration with numbers for "auto", given or found."""
     if "inner_lr" not in config.found:
         return config.with_steps(config.settings.values()["inner_lr"]) if config.found else config
-    if isinstance(federation, RemoteFederation):
-        raise ConfigError(
-            "inner_lr is missing; sites are asked nothing before the first round, so give a number"
-        )
     return config.with_steps(1.0 / largest_eigenvalue(federation, server, state))
 
 
-def _found_before(config: SolveConfig, folder: RunFolder) -> SolveConfig:
+def found_before(config: SolveConfig, folder: RunFolder) -> SolveConfig:
     """Return the configuration with the steps that the run was started with."""
     before = read_toml(folder.config)
     if config.found and before.get("inner_lr") != "auto":

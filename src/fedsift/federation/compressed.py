@@ -253,7 +253,9 @@ def _unpacked(reply: Reply, request: Request) -> Reply:
         if not isinstance(array, Sparse):
             continue
         if array.length not in shapes:
-            return Reply(reply.client, reply.num_samples, error=f"its {name} is of another length")
+            return Reply(
+                reply.client, reply.num_samples, error=f"its {name} is that of another model"
+            )
         dense[name] = array.dense().reshape(shapes[array.length])
     return replace(reply, arrays={**reply.arrays, **dense})
 

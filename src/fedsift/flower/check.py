@@ -79,10 +79,15 @@ class SiteCheck:
         return f"{folder} is free"
 
     def _data(self, kept: list[Samples]) -> str:
+        own = self.origin.own_problem()
+        if own is not None:
+            return f"{self.origin.problem} has {len(own.batch)} samples"
         kept.append(self.origin.samples())
         return "; ".join(f"{title} {text}" for title, text in describe(kept[0]))
 
     def _model(self) -> str:
+        if self.origin.problem:
+            return "none: the problem has its own"
         if not REFERENCE.fullmatch(self.origin.model):
             return f"{self.origin.model}: made when the server opens a run"
         find(self.origin.model)

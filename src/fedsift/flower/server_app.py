@@ -13,8 +13,9 @@ import json
 import os
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -23,14 +24,25 @@ from fedsift.data.sources import read
 from fedsift.errors import FedsiftError, InputError
 from fedsift.experiment.config import from_mapping
 from fedsift.experiment.server_run import OwnServer, execute_remotely
+from fedsift.experiment.solve_remote import SOLVE, Submitted, solve_remotely
 from fedsift.federation.remote import RemoteFederation, Timeouts
 from fedsift.flower.run_keys import RunKeys
 from fedsift.flower.transport import GridTransport
+from fedsift.problem.own_problem import OwnProblem, load_problem
 from fedsift.site.host import RUN_NAME
 from fedsift.site.result import read_options
 
 FILES = ("config.toml", "rounds.jsonl", "model.safetensors", "summary.json")
 CHUNK = 48_000  # bytes of a file in one line of the log
+
+
+class Heard(TypedDict):
+    """How a run goes on, and who hears of it."""
+
+    resume: bool
+    observe: Callable[[dict[str, Any]], None]
+    say: Callable[[str], None]
+
 
 app = ServerApp()
 
@@ -40,26 +52,50 @@ def main(grid: Grid, context: Context) -> None:
     """Do one run."""
     keys = RunKeys.from_mapping(context.run_config)
     try:
-        config = from_mapping(tomllib.loads(keys.config), "the submitted configuration")
         if not RUN_NAME.fullmatch(keys.run):
             raise InputError(f"{keys.run!r} is not a run name; use letters, digits, '-' and '_'")
         timeouts = Timeouts(keys.timeout, keys.wait)
         federation = RemoteFederation(GridTransport(grid), keys.run, timeouts)
         folder = Path(os.environ["FEDSIFT_SERVER"])
-        execute_remotely(
-            config,
-            folder / "runs" / keys.run,
-            federation,
-            own=own_server(folder),
-            resume=keys.resume,
-            observe=lambda record: _say("round", json.dumps(record)),
-            say=lambda note: _say("note", note),
-        )
+        _run(keys, folder, federation)
     except FedsiftError as error:
         _say("failed", f"{int(isinstance(error, InputError))} {error}")
         raise
     for name in FILES:
         _send_file(folder / "runs" / keys.run, name)
+
+
+def _run(keys: RunKeys, folder: Path, federation: RemoteFederation) -> None:
+    """Train on labels, or solve the server's own problem, as was submitted."""
+    given, own = tomllib.loads(keys.config), own_problem(folder)
+    if (own is None) is not (SOLVE not in given):
+        raise InputError(
+            "the server has no problem of its own; submit without --solve, or start it with "
+            "--problem"
+            if own is None
+            else "the server solves a problem of its own; submit with --solve"
+        )
+    out = folder / "runs" / keys.run
+    heard: Heard = {
+        "resume": keys.resume,
+        "observe": lambda record: _say("round", json.dumps(record)),
+        "say": lambda note: _say("note", note),
+    }
+    if own is not None:
+        solve_remotely(Submitted.of(given[SOLVE]), own, out, federation, **heard)
+        return
+    config = from_mapping(given, "the submitted configuration")
+    execute_remotely(config, out, federation, own=own_server(folder), **heard)
+
+
+def own_problem(folder: Path) -> OwnProblem | None:
+    """Return the problem that the server's owner names; None where it trains on labels."""
+    path = folder / "server.json"
+    own: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if not own.get("problem"):
+        return None
+    sys.path.insert(0, own["cwd"])
+    return load_problem(own["problem"], own.get("validation", ""))
 
 
 def own_server(folder: Path) -> OwnServer | None:

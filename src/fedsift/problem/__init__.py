@@ -40,6 +40,7 @@ from fedsift.problem.group_l2 import GroupL2
 from fedsift.problem.hyper_representation import HyperRepresentation
 from fedsift.problem.loss_pair import LossPair, TensorBatch
 from fedsift.problem.min_max import MinMax
+from fedsift.problem.own_problem import OwnProblem
 from fedsift.problem.personalised import Personalised
 from fedsift.problem.protocol import Batch, Composite, Problem, SampleWeighting, chunks
 from fedsift.problem.quadratic import Quadratic, QuadraticClient, mean_client, random_quadratic
@@ -59,6 +60,7 @@ __all__ = [
     "LocalSteps",
     "LossPair",
     "MinMax",
+    "OwnProblem",
     "Personalised",
     "Problem",
     "Quadratic",

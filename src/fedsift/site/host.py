@@ -55,6 +55,7 @@ from fedsift.messages import Reply, Scalar
 from fedsift.problem.predict import predict
 from fedsift.site.journal import Entry, Journal
 from fedsift.site.ledger import Ledger
+from fedsift.site.own_run import OwnRun
 from fedsift.site.question_log import QuestionLog
 from fedsift.site.result import SiteResult
 from fedsift.site.run import SETTINGS, OpenRun, SiteData
@@ -68,7 +69,8 @@ class Host:
     def __init__(self, data: SiteData) -> None:
         self.data = data
         self.ledger, self.log = Ledger(data.folder), QuestionLog(data.folder)
-        self._runs: dict[str, OpenRun] = {}
+        self._runs: dict[str, OpenRun | OwnRun] = {}
+        self._kind: type[OpenRun] | type[OwnRun] = OpenRun if data.own is None else OwnRun
 
     def handle(self, parts: Mapping[str, bytes]) -> Parts:
         """Return the reply to a message; whatever goes wrong becomes an error reply."""
@@ -101,7 +103,7 @@ class Host:
             return self._hello(request_id, parts)
         run = self._open(request_id.run)
         if request_id.action == CLOSE:
-            return self._close(run, parts)
+            return self._close(run, parts) if isinstance(run, OpenRun) else self._end(run, parts)
         key = (request_id.round, request_id.number)
         digest = _digest(parts)
         if (done := run.journal.find(key)) is not None:
@@ -127,7 +129,7 @@ class Host:
         encoded, state = encode_reply(reply), state.to(CPU)  # the journal's are on the host
         if reply.error is None:
             run.journal.append(Entry(key, digest, encoded, state, kept))
-            if state.average is not before.average:
+            if isinstance(run, OpenRun) and state.average is not before.average:
                 self._write_weights(run, state)
         return encoded
 
@@ -168,7 +170,7 @@ class Host:
         try:
             with tempfile.TemporaryDirectory() as trial:
                 write_text(Path(trial) / "run.json", json.dumps(settings))
-                OpenRun(self.data, Path(trial))
+                self._kind(self.data, Path(trial))
         except DataError as error:  # its sentence may have values, labels and ids in it
             print(f"a run was refused: {error}", file=sys.stderr, flush=True)
             raise InputError(
@@ -187,12 +189,18 @@ class Host:
         assert average is not None  # weights are always a site's own
         result = SiteResult.of(own.origin, closing, run.schema)
         found, clean = self._probabilities(run, parts, y, result.calibration)
-        ids = own.samples.ids
+        ids = own.labelled.ids
         record = SiteRecord(own.origin.name, run.labels, average, found, ids, clean=clean)
-        audit = result.audit(record, lambda: own.samples.content)
+        audit = result.audit(record, lambda: own.labelled.content)
         result.write(run.folder, run.model, y, audit)
         shared = own.share and closing.get("share_summary") is True
         return encode_reply(self._reply({"flagged": audit.summary.flagged} if shared else {}))
+
+    def _end(self, run: OwnRun, parts: Mapping[str, bytes]) -> Parts:
+        """Keep the solution of the owner's problem."""
+        sent = {name: wire.decode(parts[name]) for name in ("x", "y") if name in parts}
+        run.close({name: a for name, a in sent.items() if isinstance(a, Tensor)})
+        return encode_reply(self._reply())
 
     def _probabilities(
         self, run: OpenRun, parts: Mapping[str, bytes], y: Tensor, calibration: AnyCalibration
@@ -206,12 +214,12 @@ class Host:
         found, clean = judgement(run.client, run.state.to(run.device), here)
         return found.cpu(), None if clean is None else clean.cpu()
 
-    def _open(self, name: str) -> OpenRun:
+    def _open(self, name: str) -> OpenRun | OwnRun:
         folder = self.data.folder / name
         if name not in self._runs:
             if not (folder / "run.json").exists():
                 raise InputError(f"the site has no run '{name}'; the server must open it first")
-            self._runs[name] = OpenRun(self.data, folder, self.ledger.secret(name))
+            self._runs[name] = self._kind(self.data, folder, self.ledger.secret(name))
         return self._runs[name]
 
     def _write_weights(self, run: OpenRun, state: ClientState) -> None:
@@ -227,10 +235,10 @@ class Host:
         path.chmod(0o600)
 
     def _reply(self, scalars: Mapping[str, Scalar] | None = None) -> Reply:
-        return Reply(self.data.client, len(self.data.samples), scalars=scalars or {})
+        return Reply(self.data.client, self.data.size, scalars=scalars or {})
 
     def _error(self, sentence: str) -> Parts:
-        reply = Reply(self.data.client, len(self.data.samples), error=sentence)
+        reply = Reply(self.data.client, self.data.size, error=sentence)
         return encode_reply(reply)
 
 

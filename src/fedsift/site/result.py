@@ -39,13 +39,15 @@ from fedsift.errors import DataError, InputError, WireError
 from fedsift.files import check_seal, seal, write_text
 from fedsift.messages import Scalar
 from fedsift.problem import FlatModel
+from fedsift.problem.own_problem import OwnProblem, load_problem
 
 
 @dataclass(frozen=True)
 class Origin:
     """Where a site's samples and model came from, as its owner gave it, and in which folder.
 
-    ``labels`` are corrections of the samples' labels (``data.corrected``); empty: none.
+    ``labels`` are corrections of the samples' labels (``data.corrected``); empty: none. ``problem``
+    names a problem of the owner's (``problem.own_problem``), which then gets ``data`` as its text.
     """
 
     name: str = "0"
@@ -55,13 +57,23 @@ class Origin:
     encoder: str = ""
     cwd: str = ""
     labels: str = ""
+    problem: str = ""
+
+    def own_problem(self) -> OwnProblem | None:
+        """Return the problem that the owner names, with the text of ``data``; None: labels."""
+        self._find_modules()
+        return load_problem(self.problem, self.data) if self.problem else None
 
     def samples(self) -> Samples:
         """Read the samples."""
-        if self.cwd and self.cwd not in sys.path:
-            sys.path.insert(0, self.cwd)  # for module:function
+        self._find_modules()
         samples = read(self.data, self.reading)
         return correct_samples(samples, self.name, self.labels) if self.labels else samples
+
+    def _find_modules(self) -> None:
+        """Let ``module:function`` be found where the owner started the command."""
+        if self.cwd and self.cwd not in sys.path:
+            sys.path.insert(0, self.cwd)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from fedsift.federation.placing import CPU
 from fedsift.problem import FlatModel, Reweighting, batch_of, bind
 from fedsift.problem.inputs import Inputs
 from fedsift.problem.networks import MODELS, build_model
+from fedsift.problem.own_problem import OwnProblem
 from fedsift.randomness import derive
 from fedsift.site.journal import Journal
 from fedsift.site.result import Origin
@@ -36,6 +37,7 @@ SETTINGS = {
     "schema": str,
     "model": str,
     "method": str,
+    "problem": str,
     "attempt": str,
 }
 
@@ -46,15 +48,28 @@ class SiteData:
 
     ``origin`` says where samples and model came from; ``share`` allows the server to know how many
     labels are suspicious; ``policy`` is what it may ask at all; ``device`` is where it computes.
+    ``own`` is a problem of its owner, which it then serves instead of labelled samples.
     """
 
     client: int
-    samples: Samples
+    samples: Samples | None
     folder: Path
     origin: Origin = field(default_factory=Origin)
     share: bool = False
     policy: Policy = field(default_factory=Policy)
     device: torch.device = CPU
+    own: OwnProblem | None = None
+
+    @property
+    def size(self) -> int:
+        """N_m."""
+        return len(self.labelled) if self.own is None else len(self.own.batch)
+
+    @property
+    def labelled(self) -> Samples:
+        """The samples of a site that trains on labels."""
+        assert self.samples is not None
+        return self.samples
 
 
 class OpenRun:
@@ -63,12 +78,16 @@ class OpenRun:
     def __init__(self, data: SiteData, folder: Path, secret: str = "") -> None:
         self.folder = folder
         self.settings = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        if self.settings["problem"]:
+            raise InputError(
+                "the server solves a problem of its own; join with --problem module:function"
+            )
         self.guard = Guard(data.policy, self.settings["method"])
         self.schema = Schema.from_json(self.settings["schema"])
         _check_sizes(data.policy, self.settings, self.schema)
         workspace = Workspace(encoder=data.origin.encoder or None)
-        self.inputs, self.labels = prepare(self.schema, data.samples, workspace)
-        check_client(self.inputs, self.labels, len(self.schema.classes), data.samples.where)
+        self.inputs, self.labels = prepare(self.schema, data.labelled, workspace)
+        check_client(self.inputs, self.labels, len(self.schema.classes), data.labelled.where)
         self.model = _model(data, self.settings, self.schema, self.inputs)
         terms = (self.settings[key] for key in ("l2", "initial_weight", "bootstrap"))
         problem = Reweighting(self.model, *terms)
