@@ -25,6 +25,7 @@ import fedsift as fs
 from benchmarks.breast_cancer import provenance
 from fedsift.data.datasets import lookup
 from fedsift.data.partition import Pool, shards
+from fedsift.experiment.config import parse_setting
 from fedsift.files import write_text
 from fedsift.randomness import generator
 
@@ -106,11 +107,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fednest")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--set", nargs="*", default=[], help="key=number, for development")
+    parser.add_argument("--set", nargs="*", default=[], help="key=value, for development")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    changes = {name: float(value) for name, value in (pair.split("=") for pair in options.set)}
+    changes = dict(parse_setting(text) for text in options.set)
     rows = []
     for seed in options.seeds:
         rows.append(measure(seed, options.rounds, changes))
