@@ -14,7 +14,7 @@ from fedsift.federation.encoding import (
     encode_reply,
     num_bytes,
 )
-from fedsift.federation.remote import HELLO, RawReply, RemoteFederation, Timeouts
+from fedsift.federation.remote import HELLO, LONGEST_ERROR, RawReply, RemoteFederation, Timeouts
 from fedsift.messages import Reply, Request, Snapshot
 from fedsift.versioned import Versioned
 
@@ -98,6 +98,27 @@ def test_two_sites_of_one_number_are_refused():
 
     with pytest.raises(RunError, match="two sites joined as client 0"):
         _federation(twins)
+
+
+@pytest.mark.parametrize("claimed", [0, -5, 10**15])
+def test_a_claim_that_no_site_can_make_is_not_registered(claimed):
+    def liar(node, parts):
+        reply = Reply(node - 100, claimed if node == 101 else 10)
+        return {**encode_reply(reply), REQUEST_ID: parts[REQUEST_ID]}
+
+    with pytest.raises(TooFewClients, match=f"2 of 3 .*client 1 claims {claimed} samples"):
+        _federation(liar)
+
+
+def test_a_sentence_of_five_megabytes_is_cut():
+    def failing(node, parts):
+        if RequestId.decode(parts).action == HELLO:
+            return _answer(node, parts)
+        error = encode_reply(Reply(node - 100, node - 90, error="x" * 5_000_000))
+        return {**error, REQUEST_ID: parts[REQUEST_ID]}
+
+    federation, _ = _federation(failing)
+    assert [len(r.error) for r in federation.ask(REQUEST, [0, 1, 2])] == [LONGEST_ERROR] * 3
 
 
 def _with(change):

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import torch
 
+from fedsift.client.policy import Policy
 from fedsift.compress import wire
 from fedsift.data.samples import Arrays, Samples
 from fedsift.data.schema import Schema
@@ -136,6 +137,19 @@ def test_the_weights_are_in_the_site_s_own_folder_and_in_no_reply(case):
 )
 def test_an_opening_that_does_not_fit_is_refused(case, changes, sentence):
     assert sentence in decode_reply(Host(case.site_data).handle(case.hello(**changes))).error
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        (Policy(most_classes=2), "allows 2 classes, not 3"),
+        (Policy(most_parameters=14), "allows 14 parameters, not 15"),
+    ],
+)
+def test_a_run_that_would_build_too_much_opens_nothing(case, policy, sentence):
+    host = Host(replace(case.site_data, policy=policy))
+    assert sentence in decode_reply(host.handle(case.hello())).error
+    assert not (case.site_data.folder / "run" / "run.json").exists()
 
 
 def test_what_is_wrong_with_a_sample_is_said_at_the_site_only(case, capfd):

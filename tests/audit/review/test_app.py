@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import socket
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,8 @@ import pytest
 from PIL import Image
 
 from audit.review.conftest import LIMIT, TOKEN, served, site_of
-from fedsift.audit.review import ReviewSamples
+from fedsift.audit.review import ReviewSamples, guard
+from fedsift.audit.review.server import listen
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -165,6 +167,39 @@ def decide(site, samples, action, label=None, **more):
     body = {"samples": samples, "action": action, "label": label, "tab": "t", "by": "ana", **more}
     status, _, content = ask(site, "POST", "/api/decide", body=body)
     return status, json.loads(content)
+
+
+def post_in_chunks(site, body):
+    """Send a body that states no length."""
+    host = site.origin.removeprefix("http://")
+    connection = http.client.HTTPConnection(host, timeout=LIMIT)
+    cookie = {k: v.format(port=host.rpartition(":")[2]) for k, v in COOKIE.items()}
+    parts = (body[n : n + 100_000] for n in range(0, len(body), 100_000))
+    connection.request("POST", "/api/decide", parts, cookie, encode_chunked=True)
+    answer = connection.getresponse()
+    content = answer.read().decode()
+    connection.close()
+    return answer.status, content
+
+
+def test_a_body_in_chunks_is_limited_too(site):
+    """As long as is allowed is read, and is no decision; one byte more is not read."""
+    status, content = post_in_chunks(site, b" " * guard.BODY_LIMIT)
+    assert (status, "is not a JSON object" in content) == (400, True)
+    status, content = post_in_chunks(site, b" " * (guard.BODY_LIMIT + 1))
+    assert (status, "is longer than" in content) == (400, True)
+
+
+@pytest.mark.parametrize("body", [b"[" * 500_000, b'{"a":' * 300_000, b"\xff\xfe", b""])
+def test_what_is_no_json_is_a_sentence(site, body):
+    status, content = post_in_chunks(site, body)
+    assert (status, "is not a JSON object" in content) == (400, True)
+
+
+def test_an_address_that_is_printed_is_listened_to():
+    """A browser that opens it at once waits for the server; it is not refused."""
+    with listen(0) as listening, socket.create_connection(listening.getsockname(), timeout=5):
+        pass
 
 
 def test_decisions_come_out_as_corrected_labels(site, images):

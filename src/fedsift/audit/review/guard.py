@@ -6,6 +6,7 @@ so is one for a host name that is not loopback (a page elsewhere could point its
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -62,12 +63,15 @@ class Guard:
 
 
 async def body_of(request: Request) -> dict[str, Any]:
-    """Return the JSON object that a request carries."""
-    if int(request.headers.get("content-length", 0)) > BODY_LIMIT:
-        raise InputError(f"the request is longer than {BODY_LIMIT} bytes; reload the page")
+    """Return the JSON object that a request carries; a body in chunks states no length."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_LIMIT:
+            raise InputError(f"the request is longer than {BODY_LIMIT} bytes; reload the page")
     try:
-        value = await request.json()
-    except ValueError:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise InputError("the request is not a JSON object; reload the page")

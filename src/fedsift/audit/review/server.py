@@ -45,6 +45,7 @@ def listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
+        listening.listen()  # before the address is printed: who opens it at once waits, no more
     except (OSError, OverflowError) as error:
         listening.close()
         raise InputError(f"port {port} cannot be used ({error}); choose another --port") from None
