@@ -2,6 +2,8 @@
 
 python -m benchmarks scaling && python docs/dev/make_pictures.py              scaling.png
 python -m benchmarks.clean_samples --out results/clean_samples.json       clean_samples.png
+python -m benchmarks robustness && python docs/dev/make_pictures.py           liars.png
+python -m benchmarks privacy && python docs/dev/make_pictures.py              privacy.png
 python -m benchmarks.bytes && python docs/dev/make_pictures.py                bytes.png
 fedsift demo --out runs/demo && python docs/dev/make_pictures.py runs/demo    demo.png too
 """
@@ -17,8 +19,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.bytes import rows
+from trust_tables import LIES, RULES, SAID, runs
 
 from fedsift.report import load_run
 
@@ -32,6 +36,8 @@ CLEAN_COLOURS = {"posterior": "#0072B2", "single-loop": "#009E73", "clean-only":
 IMAGES = Path(__file__).parents[1] / "images"
 SCALING = Path(__file__).parents[2] / "results" / "scaling.json"
 CLEAN_SAMPLES = Path(__file__).parents[2] / "results" / "clean_samples.json"
+PRIVACY = Path(__file__).parents[2] / "results" / "privacy" / "runs.json"
+SITES_COLOURS = {10: "#D55E00", 100: "#0072B2"}
 BYTES = Path(__file__).parents[2] / "results" / "bytes"
 COLUMNS = {  # sweep of the benchmark: what n is, the method's colour in reports
     "clients": ("clients (10 per round)", "#0072B2"),
@@ -155,6 +161,57 @@ def total_bytes(results: Path, out: Path) -> None:
     figure.savefig(out, dpi=130, metadata={"Software": None})
 
 
+def liars(out: Path) -> None:
+    """Draw what three liars of ten cost in accuracy, per lie and rule; a dot is a seed."""
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    axes, shades = figure.subplots(), ("#0072B2", "#009E73", "#E69F00", "#D55E00", "#767676")
+    honest = {n: row["accuracy"] for n, row in enumerate(runs("digits-mlp", "mean", "none", 0))}
+    for place, (rule, colour) in enumerate(zip(RULES, shades, strict=True)):
+        for n, lie in enumerate(("none", *LIES)):
+            found = runs("digits-mlp", rule, lie, 3 * (lie != "none"))
+            lost = [100 * (honest[seed] - row["accuracy"]) for seed, row in enumerate(found)]
+            at = n + 0.16 * (place - 2)
+            axes.bar(at, np.mean(lost), 0.14, color=colour, label=None if n else rule)
+            axes.plot([at] * len(lost), lost, ".", color="black", markersize=2.5)
+    axes.axhline(4, color="black", linewidth=0.8, linestyle=":")
+    said = (SAID[lie].replace(" again", "\nagain", 1).replace(" and N", "\nand N") for lie in LIES)
+    axes.set_xticks(range(1 + len(LIES)), ["no liar", *said])
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set(ylabel="points of accuracy lost")
+    axes.legend(frameon=False, fontsize=8, ncols=5, loc="upper left")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(out, dpi=130, metadata={"Software": None})
+
+
+def privacy(results: Path, out: Path) -> None:
+    """Draw accuracy against epsilon; dotted lines are the same sites without noise."""
+    found = json.loads(results.read_text(encoding="utf-8"))
+    figure = Figure(figsize=(5, 3), layout="constrained")
+    axes = figure.subplots()
+    for sites, colour in SITES_COLOURS.items():
+        by: dict[float, list[float]] = {}
+        for name, row in found.items():
+            method, count, epsilon, seen, _, _ = name.split()
+            if (method, int(count), seen) == ("fedavg", sites, "sum"):
+                by.setdefault(float(epsilon), []).append(100 * row["accuracy"])
+        levels = sorted(level for level in by if level)
+        values = [by[level] for level in levels]
+        axes.fill_between(
+            levels, [min(v) for v in values], [max(v) for v in values], color=colour, alpha=0.15
+        )
+        axes.plot(
+            levels, [np.mean(v) for v in values], "o-", color=colour, ms=3, label=f"{sites} sites"
+        )
+        axes.axhline(float(np.mean(by[0.0])), color=colour, linestyle=":", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_xticks(levels, [f"{level:g}" for level in levels])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set(xlabel="epsilon at delta 1e-5", ylabel="test accuracy (%)")
+    axes.legend(frameon=False, loc="lower right")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(out, dpi=130, metadata={"Software": None})
+
+
 def _power(axes: Axes, n: np.ndarray, values: np.ndarray, b: float, colour: str) -> None:
     """Draw points and the nearest c n^b, over two decades at least, so that slopes compare."""
     c = np.exp(np.mean(np.log(values) - b * np.log(n)))
@@ -180,3 +237,5 @@ if __name__ == "__main__":
     scaling(SCALING, IMAGES / "scaling.png")
     clean_samples(CLEAN_SAMPLES, IMAGES / "clean_samples.png")
     total_bytes(BYTES, IMAGES / "bytes.png")
+    liars(IMAGES / "liars.png")
+    privacy(PRIVACY, IMAGES / "privacy.png")

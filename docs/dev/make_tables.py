@@ -15,15 +15,18 @@ from statistics import mean
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(ROOT))
 from benchmarks.bytes import rows as bytes_rows  # noqa: E402
 from benchmarks.bytes import table as bytes_table  # noqa: E402
+from trust_tables import TABLES as TRUST  # noqa: E402
 
 ROWS = ROOT / "docs" / "dev" / "bench_rows.toml"
 CASES = ROOT / "docs" / "dev" / "round_rows.toml"
 SAID_TWICE = ("gauss_newton_repeated_over_gradient", "double_backward_over_gauss_newton_repeated")
 PAGES = ("docs/results.md", "docs/benchmarks.md", "docs/guide/audit.md")
 PAGES += ("docs/guide/clean-samples.md", "docs/guide/side-by-side.md")
+PAGES += ("docs/guide/robustness.md", "docs/guide/privacy.md")
 PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/dev/decisions.md", "docs/first-order.md")
 MARK = re.compile(r"<!-- (table: )?([\w-]+) -->\n(?:\n?\|.*\n)*")
 FOUND = ("f1", "precision", "recall", "auc")
@@ -369,6 +372,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "real-noise": real_noise,
     "side-by-side": side_by_side,
     "step-sizes": step_sizes,
+    **TRUST,
 }
 
 
