@@ -103,14 +103,15 @@ def table(found: Mapping[str, Any]) -> str:
     for name, row in found.items():
         groups.setdefault(name.rpartition(" ")[0], []).append(row)
     lines = [
-        "| sites | guarantee for | ε | method | accuracy | F1 |\n",
-        "|---|---|---|---|---|---|\n",
+        "| sites | guarantee for | ε | method | seeds | accuracy | F1 |\n",
+        "|---|---|---|---|---|---|---|\n",
     ]
     for name, rows in sorted(groups.items(), key=_order):
         method, sites, epsilon, seen, _ = name.split()
         cells = [sites, "–" if epsilon == "0" else seen, "none" if epsilon == "0" else epsilon]
         cells += [
             f"`{method}`",
+            str(len(rows)),
             *(_spread([row[key] for row in rows]) for key in ("accuracy", "f1")),
         ]
         lines.append(f"| {' | '.join(cells)} |\n")
@@ -127,4 +128,6 @@ def _spread(values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return "–"
+    if len(known) == 1:
+        return f"{known[0]:.3f}"
     return f"{statistics.fmean(known):.3f} ({min(known):.3f} to {max(known):.3f})"

@@ -195,6 +195,8 @@ def privacy(results: Path, out: Path) -> None:
             if (method, int(count), seen) == ("fedavg", sites, "sum"):
                 by.setdefault(float(epsilon), []).append(100 * row["accuracy"])
         levels = sorted(level for level in by if level)
+        if len(levels) < 2 or 0.0 not in by:
+            raise SystemExit("run `python -m benchmarks privacy` first")
         values = [by[level] for level in levels]
         axes.fill_between(
             levels, [min(v) for v in values], [max(v) for v in values], color=colour, alpha=0.15
@@ -238,4 +240,4 @@ if __name__ == "__main__":
     clean_samples(CLEAN_SAMPLES, IMAGES / "clean_samples.png")
     total_bytes(BYTES, IMAGES / "bytes.png")
     liars(IMAGES / "liars.png")
-    privacy(PRIVACY, IMAGES / "privacy.png")
+    privacy(PRIVACY, IMAGES / "privacy.png")  # last: it needs all levels
