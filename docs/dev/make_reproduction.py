@@ -1,4 +1,4 @@
-"""Write the tables of docs/reproduction.md from the files in results/.
+"""Write the tables of docs/reproduction.md and docs/reproduction-tables.md from results/.
 
 python docs/dev/make_reproduction.py
 """
@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from fedsift.experiment.paper_grid import TERMS
+from fedsift.experiment.length import SHORTEST
+from fedsift.experiment.paper_grid import TERMS, Choice, plan
 from fedsift.report.paper_figures import FIG1_RATE, LAYOUTS
-from fedsift.report.paper_results import load_curves, markdown, over_seeds, table
+from fedsift.report.paper_results import (
+    Curve,
+    load_curves,
+    markdown,
+    over_seeds,
+    pivot,
+    table,
+)
 from fedsift.report.theory_figures import read_theory, theory_table
 
 ROOT = Path(__file__).parents[2]
@@ -21,15 +30,67 @@ RESULTS = ROOT / "results" / "reproduction"
 CALIBRATION = ROOT / "results" / "calibration.json"
 STEPS = ROOT / "results" / "paper-steps"
 LONGER = ROOT / "results" / "longer"
-PAGE = "docs/reproduction.md"
+PAGES = ("docs/reproduction.md", "docs/reproduction-tables.md")
 MARK = re.compile(r"<!-- reproduction: (\w+) -->\n(?:\n?(?:\||No runs yet).*\n)*")
 
 
 def figure(name: str) -> str:
     """Return the table of a figure, as far as its runs are there."""
-    found = load_curves(RESULTS)
-    curves = [c for terms in TERMS for c in LAYOUTS[name].select(found, terms)]
+    curves = _curves(name, RESULTS)
     return markdown(*table(curves)) if curves else "No runs yet.\n"
+
+
+def accuracy() -> str:
+    """Return the test accuracy of the runs of Figure 1, a column per panel."""
+    curves = _curves("fig1", RESULTS)
+    return markdown(*pivot(curves, lambda c: f"{fmean(c.values('test_accuracy')):.3f}"))
+
+
+def f1() -> str:
+    """Return the F1 of the weights of the runs of Figure 1, a column per panel."""
+    curves = [c for c in _curves("fig1", RESULTS) if c.values("weights_f1")]
+    return markdown(*pivot(curves, lambda c: f"{fmean(c.values('weights_f1')):.3f}"))
+
+
+def rates() -> str:
+    """Return the F1 of the weights of Figures 2 and 3, a column per rate."""
+    rows = []
+    for name in ("fig2", "fig3"):
+        found = [c for c in _curves(name, RESULTS) if c.rate is not None]
+        for place in dict.fromkeys((c.dataset, c.split, c.label) for c in found):
+            mine = {c.rate: c for c in found if (c.dataset, c.split, c.label) == place}
+            shown = [mine[rate].values("weights_f1") if rate in mine else [] for rate in RATES]
+            rows.append([*place[:2], f"`{place[2]}`", *(over_seeds(v, ".3f") for v in shown)])
+    return markdown(["dataset", "split", "method", *(f"{rate:g}x" for rate in RATES)], rows)
+
+
+RATES = (1.0, 10.0, 100.0, 1000.0)
+
+
+def missing() -> str:
+    """Return which cells of Figure 1 at full length and seed 0 are there, and which are not."""
+    there = {
+        (c.dataset, c.split, c.terms, c.label)
+        for c in load_curves(LONGER)
+        if min(c.values("rounds")) >= SHORTEST
+    }
+    cells: dict[tuple[str, str, str], dict[str, bool]] = {}
+    for job in plan("fig1", "paper", Choice(seeds=[0])):
+        label = job.config.method
+        if (job.config.value("iterations") or 1) > 1:
+            label += f", I = {job.config.value('iterations')}"
+        place = job.config.dataset, job.config.split
+        panel = (*place, job.terms or "both")
+        cells.setdefault(panel, {})[label] = (*place, job.terms, label) in there
+    begun = {panel: found for panel, found in cells.items() if any(found.values())}
+    rows = [[*panel, _names(found, True), _names(found, False)] for panel, found in begun.items()]
+    rest = {name: False for panel, found in cells.items() if panel not in begun for name in found}
+    rows += [["all others", "", "", "–", _names(rest, False)]] if rest else []
+    return markdown(["dataset", "split", "terms", "run", "not run"], rows)
+
+
+def _names(found: dict[str, bool], there: bool) -> str:
+    return ", ".join(f"`{name}`" for name, is_there in found.items() if is_there == there) or "–"
 
 
 def detection() -> str:
@@ -66,10 +127,6 @@ CENTRAL = {
 }
 
 
-def _read(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-
-
 def theory() -> str:
     """Return what was seen of the theorems."""
     return markdown(*theory_table(read_theory(RESULTS / "theory.json")))
@@ -96,12 +153,35 @@ def longer() -> str:
     for curve in curves:
         seen = curve.spread("test_accuracy")["mean"]
         shares = (f"{seen[k]:.3f}" if k in seen else "–" for k in rounds)
-        rows.append([curve.dataset, curve.split, f"`{curve.method}`", *shares])
-    return markdown(["dataset", "split", "method", *(f"round {k}" for k in rounds)], rows)
+        rows.append([curve.dataset, curve.split, curve.terms, f"`{curve.label}`", *shares])
+        rows[-1].append(over_seeds(curve.values("weights_f1"), ".3f"))
+    titles = [
+        "dataset",
+        "split",
+        "terms",
+        "method",
+        *(f"round {k}" for k in rounds),
+        "F1 of weights",
+    ]
+    return markdown(titles, rows)
+
+
+def _curves(name: str, folder: Path) -> Sequence[Curve]:
+    found = load_curves(folder)
+    own = [c for terms in TERMS for c in LAYOUTS[name].select(found, terms)]
+    return list(dict.fromkeys(own))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 TABLES: dict[str, Callable[[], str]] = {
     **{name: (lambda name=name: figure(name)) for name in LAYOUTS},  # type: ignore[misc]
+    "accuracy": accuracy,
+    "f1": f1,
+    "rates": rates,
+    "missing": missing,
     "detection": detection,
     "theory": theory,
     "steps": steps,
@@ -115,5 +195,6 @@ def fill(text: str) -> str:
 
 
 if __name__ == "__main__":
-    page = ROOT / PAGE
-    page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in PAGES:
+        page = ROOT / name
+        page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")

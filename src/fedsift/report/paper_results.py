@@ -146,19 +146,16 @@ def table(curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
 def pivot(
     curves: Sequence[Curve], cell: Callable[[Curve], str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Return a row per method and a column per dataset, split and terms; a dash: not run."""
-    panels = list(dict.fromkeys(panel for curve in curves for panel in _panels(curve, curves)))
-    names = list(dict.fromkeys(curve.label for curve in curves))
-    cells = {(c.label, panel): cell(c) for c in curves for panel in _panels(c, curves)}
-    rows = [[f"`{name}`", *(cells.get((name, panel), "–") for panel in panels)] for name in names]
-    heads = [f"{DATASETS[d]}, {SPLITS[s]}, {terms}" for d, s, terms in panels]
-    return ["method", *heads], rows
+    """Return a row per method and a column per dataset and split; a dash: not run."""
+    panels = list(dict.fromkeys((c.dataset, c.split) for c in curves))
+    cells = {(_row(c), (c.dataset, c.split)): cell(c) for c in curves}
+    names = dict.fromkeys(_row(c) for c in curves)
+    rows = [[name, *(cells.get((name, panel), "–") for panel in panels)] for name in names]
+    return ["method", *(f"{DATASETS[d]}, {SPLITS[s]}" for d, s in panels)], rows
 
 
-def _panels(curve: Curve, curves: Sequence[Curve]) -> list[tuple[str, str, str]]:
-    place = curve.dataset, curve.split
-    both = [c.terms for c in curves if c.terms and (c.dataset, c.split) == place]
-    return [(*place, terms) for terms in ([curve.terms] if curve.terms else sorted(set(both)))]
+def _row(curve: Curve) -> str:
+    return f"`{curve.label}`" + (", head start" if curve.terms == "head-start" else "")
 
 
 def markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
