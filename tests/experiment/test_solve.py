@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import fedsift as fs
 from conftest import quadratic_case
 from fedsift.algorithms.registry import METHODS
+from fedsift.client import update
 from fedsift.errors import ConfigError, InputError
 from fedsift.federation import LocalFederation
 from fedsift.problem import FlatModel
@@ -236,3 +237,38 @@ def test_a_federation_may_be_given():
     other = fs.solve(problem, clients, **given, progress=False)
     assert torch.equal(one.x, other.x)
     assert mean_client(clients).num_samples == sum(federation.sizes.values())
+
+
+def opposed(rounds: int = 250) -> tuple[Tensor, pd.DataFrame]:
+    """Solve for a mean of targets where large opposed parts of two clients hide the rest."""
+    length, loud = 1500, 100
+    push = torch.zeros(length)
+    push[:loud] = 10.0
+    quiet = (torch.arange(length) >= loud).float()
+    problem = fs.LossPair(
+        lambda x, y, batch: 0.5 * y.square().sum() + 0.0 * batch.tensors[0].sum() * x.sum(),
+        lambda x, y, batch: 0.5 * (x - batch).square().sum() + y.sum(),
+        torch.zeros(length),
+    )
+    found = fs.solve(
+        problem,
+        [fs.TensorBatch((torch.zeros(5, 1),))] * 2,
+        validations=[quiet + push, quiet - push],
+        y=torch.zeros(1),
+        x=torch.zeros(length),
+        rounds=rounds,
+        update_rate=20.0,
+        local_steps=1,
+        inner_lr=1.0,
+        outer_lr=0.02,
+        progress=False,
+    )
+    return found.x[loud:], found.history
+
+
+def test_what_is_left_out_of_parts_of_x_is_sent_later(monkeypatch):
+    quiet, history = opposed()
+    assert float((quiet - 1).abs().mean()) < 0.2
+    assert history["bytes_up"].max() < 2 * 4 * 1500 / 3  # of which 2,560 are for the residual
+    monkeypatch.setattr(update, "_owed", lambda *_: None)  # without feedback they never move
+    assert float((opposed()[0] - 1).abs().mean()) > 0.8
