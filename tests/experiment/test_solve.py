@@ -239,7 +239,7 @@ def test_a_federation_may_be_given():
     assert mean_client(clients).num_samples == sum(federation.sizes.values())
 
 
-def opposed(rounds: int = 250) -> tuple[Tensor, pd.DataFrame]:
+def opposed(rounds: int = 130) -> tuple[Tensor, pd.DataFrame]:
     """Solve for a mean of targets where large opposed parts of two clients hide the rest."""
     length, loud = 1500, 100
     push = torch.zeros(length)
@@ -260,7 +260,7 @@ def opposed(rounds: int = 250) -> tuple[Tensor, pd.DataFrame]:
         update_rate=20.0,
         local_steps=1,
         inner_lr=1.0,
-        outer_lr=0.02,
+        outer_lr=0.04,
         progress=False,
     )
     return found.x[loud:], found.history
