@@ -69,7 +69,7 @@ def test_an_unknown_system_is_refused():
 def test_error_falls_as_the_sketch_grows(capsys):
     """With r_2 = r_1², as Theorem 2 asks; r_2 = O(r_1) is not enough where r_1 nears d."""
     case = quadratic_case(length=60, condition=3.0, clients=2)
-    sizes, errors = [6, 12, 24, 48, 96], []
+    sizes, errors = [6, 24, 96], []
     for r1 in sizes:
         runs = []
         for seed in range(10):
@@ -86,7 +86,7 @@ def test_error_falls_as_the_sketch_grows(capsys):
 
 
 def test_reported_residual_estimates_the_true_one(quadratic):
-    for seed in range(5):
+    for seed in range(3):
         known, estimated = (
             NonIterative(8, 400, seed=seed, check_residual=check).estimate(
                 quadratic.cohort, quadratic.point, SolverState()

@@ -22,7 +22,7 @@ continues; several processes may work at one folder, and each takes the next run
 examples:
   fedsift reproduce fig1                         minutes; embedded digits without FEDSIFT_DATA
   fedsift reproduce fig1 --scale paper --background --jobs 2
-  fedsift reproduce fig1 --scale paper --status  what is done, running, queued; the time left
+  fedsift reproduce fig1 --scale paper --status   what is done, running, queued; time left
   fedsift reproduce fig1 --scale paper --datasets mnist --splits iid --seeds 0,1 --terms as-paper
   fedsift reproduce fig1 --scale paper --methods iter-topk --preset paper-literal --rounds 60
   fedsift reproduce fig2 --scale paper --methods iter-sketch --rates 10,100
