@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PEERS  := $(VENV)/.installed-peers
 
-.PHONY: demo docs test test-all lint bench mutants clean browser
+.PHONY: demo docs test test-all lint bench mutants clean browser nginx sbom
 
 demo: $(STAMP)
 	$(BIN)/fedsift demo
@@ -14,10 +14,10 @@ demo: $(STAMP)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-test: $(STAMP) browser
+test: $(STAMP) browser nginx
 	$(BIN)/python -m pytest -n 2
 
-test-all: $(STAMP) browser
+test-all: $(STAMP) browser nginx
 	$(BIN)/python -m pytest -n 2 -m "deep or not deep"
 
 lint: $(STAMP)
@@ -37,6 +37,15 @@ mutants: $(STAMP)
 browser:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1 \
 		|| echo "there is no Chromium here and none could be installed: the browser tests are skipped"
+
+# A test of the deployment puts Debian's nginx before a server; without it that test is skipped.
+nginx:
+	@command -v nginx >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends nginx-light; } \
+		>/dev/null 2>&1 || echo "there is no nginx here and none could be installed: its test is skipped"
+
+# What is installed, with licences, as a bill of materials in CycloneDX's format: build/sbom.json
+sbom: $(STAMP)
+	$(BIN)/python docs/dev/make_sbom.py
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

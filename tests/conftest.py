@@ -23,6 +23,7 @@ from fedsift.problem import (
 )
 from fedsift.randomness import generator
 
+pytest_plugins = ["faults_tried"]
 torch.set_num_threads(1)
 DEEP = 3600  # seconds for a test of the deep tier that has no limit of its own
 

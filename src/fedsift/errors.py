@@ -4,6 +4,7 @@
     ├── InputError          what the user gave is wrong: a file, a key, a shape (exit code 2)
     │   ├── ConfigError     a key of the configuration
     │   ├── DataError       a dataset, a label, a sample
+    │   ├── InUse           a folder that another process uses
     │   ├── Refused         a request that the site's policy does not allow
     │   └── WireError       bytes that are not a fedsift payload
     └── RunError            the run itself failed (exit code 1)
@@ -31,6 +32,10 @@ class ConfigError(InputError):
 
 class DataError(InputError):
     """A dataset, a label or a sample is not usable."""
+
+
+class InUse(InputError):  # noqa: N818 - reads as a fact
+    """Another process uses the folder."""
 
 
 class Refused(InputError):  # noqa: N818 - reads as a fact

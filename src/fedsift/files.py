@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from fedsift.errors import InputError, RunError
+from fedsift.errors import InputError, InUse, RunError
 
 if sys.platform != "win32":
     import fcntl
@@ -129,7 +129,7 @@ def hold(path: Path, advice: str = "choose another folder") -> Iterator[None]:
         raise InputError(f"cannot write to {path.parent} ({error.strerror}); {advice}") from None
     if file is None:
         owner = path.read_text(encoding="utf-8")
-        raise InputError(
+        raise InUse(
             f"{path.parent} is in use by process {owner or 'unknown'}; wait until it has ended, or "
             f"{advice}"
         )

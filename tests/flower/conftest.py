@@ -27,6 +27,37 @@ def _one_thread():
 
 
 @pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """A server that knows two sites' keys, and the keys of another CA and another site."""
+    from fedsift.flower.keys import make_keys  # noqa: PLC0415 - of the extra
+    from fedsift.flower.local_deployment import LocalDeployment  # noqa: PLC0415 - of the extra
+
+    folder = tmp_path_factory.mktemp("server")
+    make_keys(folder / "keys", ["site-0", "site-1"])
+    make_keys(folder / "others", ["stranger"])
+    with LocalDeployment(folder, []) as federation:
+        yield federation
+
+
+@pytest.fixture
+def link(server):
+    """Return a node's connection to the server; it is closed after the test."""
+    from fedsift.flower.compat import Session  # noqa: PLC0415 - of the extra
+    from fedsift.flower.keys import load_or_make_key  # noqa: PLC0415 - of the extra
+
+    made = []
+
+    def connect(key, ca=None, port=None):
+        address = f"127.0.0.1:{port or server.port}"
+        made.append(Session(address, ca or server.keys / "ca.crt", load_or_make_key(key)))
+        return made[-1]
+
+    yield connect
+    for session in made:
+        session.leave()
+
+
+@pytest.fixture(scope="session")
 def config() -> Config:
     return Config.of(dataset="digits", clients=3, rounds=5, seed=3, device="cpu").resolve()
 

@@ -19,7 +19,7 @@ PARTS = ["folder", "data", "model", "encoder", "key", "certificate", "server"]
 
 @pytest.fixture
 def listener(tmp_path):
-    """Listen with the server's certificate, and only shake hands."""
+    """Listen with the server's certificate, and know nothing."""
     make_keys(tmp_path / "keys", ["site-0"])
     make_keys(tmp_path / "other", ["site-0"])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -31,8 +31,9 @@ def listener(tmp_path):
             while True:
                 try:
                     plain, _ = server.accept()
-                    with context.wrap_socket(plain, server_side=True):
-                        pass
+                    with context.wrap_socket(plain, server_side=True) as secured:
+                        secured.recv(2**16)
+                        secured.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
                 except ssl.SSLError:
                     continue
                 except OSError:

@@ -22,7 +22,10 @@ def test_a_unit_starts_a_command_that_exists(name):
     unit.read(FILES / f"fedsift-{name}.service")
     program, *words = shlex.split(unit["Service"]["ExecStart"])
     assert Path(program).name == "fedsift"
-    assert parser([name]).parse_args(words).command == name
+    assert words[:2] == [name, "--config"]
+    options = parser([name]).parse_args([*words[:2], str(FILES / Path(words[2]).name), *words[3:]])
+    assert options.command == name
+    assert options.folder.is_relative_to(unit["Service"]["ReadWritePaths"])
     assert unit["Service"]["Restart"] == "always"
     assert unit["Service"]["UMask"] == "0077"
 

@@ -7,35 +7,9 @@ from fedsift.errors import InputError
 from fedsift.flower.compat import Away, Control, Refused, Session
 from fedsift.flower.deploy import listens
 from fedsift.flower.keys import load_or_make_key, make_keys
-from fedsift.flower.local_deployment import LocalDeployment
 from fedsift.flower.programs import Address
 
 pytestmark = pytest.mark.timeout(280)  # a server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """A server that knows the key of site-0, and the keys of another CA and another site."""
-    folder = tmp_path_factory.mktemp("refuse")
-    make_keys(folder / "keys", ["site-0"])
-    make_keys(folder / "others", ["stranger"])
-    with LocalDeployment(folder, []) as federation:
-        yield federation
-
-
-@pytest.fixture
-def link(server):
-    """Return a node's connection to the server; it is closed after the test."""
-    made = []
-
-    def connect(key, ca=None):
-        address = f"127.0.0.1:{server.port}"
-        made.append(Session(address, ca or server.keys / "ca.crt", load_or_make_key(key)))
-        return made[-1]
-
-    yield connect
-    for session in made:
-        session.leave()
 
 
 def test_a_registered_key_is_accepted_once_and_its_owner_may_return(server, link):

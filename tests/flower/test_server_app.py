@@ -1,15 +1,21 @@
 """The log as a channel: what the server app prints is what `fedsift submit` writes and shows."""
 
+import base64
 import json
 import tomllib
+from types import SimpleNamespace
 
 import pytest
 import tomli_w
 
 from fedsift.errors import InputError, RunError
+from fedsift.experiment import server_run
+from fedsift.experiment.config import Config
+from fedsift.experiment.run_folder import RunFolder
 from fedsift.flower import server_app
+from fedsift.flower.programs import Address
 from fedsift.flower.run_keys import RunKeys
-from fedsift.flower.submission import Log, write_folder
+from fedsift.flower.submission import Log, Submission, write_folder
 
 
 def test_files_and_rounds_survive_the_log(tmp_path, capsys, monkeypatch):
@@ -55,6 +61,64 @@ def test_a_note_is_shown_once(capsys):
         log.read(line)
     assert capsys.readouterr().err == "note: auto chose single-loop: why\n"
     assert log.other == []
+
+
+def _main(folder, monkeypatch, run, number):
+    """Call the app as Flower does, to resume a run."""
+    monkeypatch.setenv("FEDSIFT_SERVER", str(folder))
+    text = Config.of(dataset="digits", clients=1, rounds=1).to_toml()
+    given = RunKeys(text, run, resume=True).to_mapping()
+    context = SimpleNamespace(run_config=given, run_id=number)
+    server_app.app(SimpleNamespace(), context)
+
+
+def test_a_run_that_goes_on_is_followed_not_resumed(tmp_path, capsys, monkeypatch):
+    folder = RunFolder(tmp_path / "runs" / "mine")
+    with folder.held():
+        folder.config.write_text("")
+        (folder.path / server_app.NUMBER).write_text("17")
+        _main(tmp_path, monkeypatch, "mine", 18)
+    log = Log(print)
+    for line in capsys.readouterr().out.splitlines(keepends=True):
+        log.read(line)
+    assert log.goes_on == "17"
+    assert (folder.path / server_app.NUMBER).read_text() == "17"
+
+
+def test_submit_follows_the_run_that_goes_on(tmp_path, monkeypatch):
+    lines = {"run": ["Successfully started run 18", "@goes-on 17"]}
+    lines["log"] = ['@round {"round": 1}', f"@file summary.json {base64.b64encode(b'{}').decode()}"]
+    asked = []
+
+    def watch(self, command, env, log):
+        asked.append(command)
+        for line in lines[command[1]]:
+            log.read(line)
+        return 0
+
+    monkeypatch.setattr(Submission, "_watch", watch)
+    seen = []
+    address = Address("127.0.0.1", 1, None)
+    Submission(address, RunKeys(run="mine", resume=True), tmp_path / "out").follow(seen.append)
+    assert [command[1:3] for command in asked][1] == ["log", "17"]
+    assert [record["round"] for record in seen] == [1]
+    assert (tmp_path / "out" / "summary.json").read_bytes() == b"{}"
+
+
+def test_a_run_lost_before_it_wrote_anything_begins_when_it_is_resumed(tmp_path, monkeypatch):
+    begun = []
+
+    def execute(*_, resume, **__):
+        begun.append(resume)
+        return SimpleNamespace(summary={"notices": []})
+
+    monkeypatch.setattr(server_run, "execute", execute)
+    config = Config.of(dataset="digits", clients=1, rounds=1, method="fedavg")
+    for there in (False, True):
+        if there:
+            RunFolder(tmp_path).config.write_text("")
+        server_run.execute_remotely(config, tmp_path, SimpleNamespace(), resume=True)
+    assert begun == [False, True]
 
 
 @pytest.mark.parametrize(("kind", "error"), [("0", RunError), ("1", InputError)])

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import chain, repeat
 from multiprocessing import Pipe
 from multiprocessing.connection import Client
 
@@ -81,6 +82,18 @@ def test_a_killed_site_comes_back_with_its_weights(case, folder, caller):
     assert (folder / "site.sock").stat().st_mode & 0o077 == 0
     assert folder.stat().st_mode & 0o077 == 0
     _foreign_bytes_do_not_end_it(case, folder, caller)
+
+
+def test_a_site_that_is_still_dying_is_not_one_that_does_not_start(folder, caller):
+    class Dying:
+        codes = chain([None, None], repeat(-9))  # the system says so only at the third look
+
+        def poll(self):
+            return next(self.codes)
+
+    caller._process = Dying()
+    caller.connect().close()
+    assert caller._process.poll() is None
 
 
 def test_stopping_a_site_that_does_not_end_gives_up(tmp_path):

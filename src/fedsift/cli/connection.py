@@ -25,7 +25,8 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
 def address(where: str, ca: Path | None, *, insecure: bool) -> Address:
     """Return the server's address; refuse one without TLS beyond loopback."""
     from fedsift.flower.deploy import check_installed  # noqa: PLC0415 - slow to import
-    from fedsift.flower.programs import Address  # noqa: PLC0415
+    from fedsift.flower.programs import Address, spare_loopback  # noqa: PLC0415
 
     check_installed()
+    spare_loopback()
     return Address.parse(where, ca, insecure=insecure)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsift.cli.connection import add_server, add_switches, address
+from fedsift.cli.option_file import add_option_file
 from fedsift.cli.site_options import add_site_data, site_arguments, site_origin, site_policy
 from fedsift.errors import InputError
 
@@ -19,6 +20,7 @@ examples:
       --data patients.csv --label-column diagnosis --id-column patient --name north
   fedsift join --server fed.org:8000 --ca ca.crt --key site-0 --folder s --client 0 --data d.npz
   fedsift join --server 127.0.0.1:8000 --insecure --folder site-0 --client 0 --data sites/0.npz
+  fedsift join --config join.toml        all options from a file: server = "fed.org:8000" ...
 
 After a review of RUN, train on what it corrected: --labels s/RUN/clients/north/corrected.parquet
 
@@ -39,6 +41,7 @@ def add(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_option_file(parser)
     add_server(parser)
     parser.add_argument("--key", type=Path, metavar="FILE", help="this site's private key")
     add_site_data(parser, required=True)

@@ -13,8 +13,9 @@ import sys
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from importlib.metadata import version
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from fedsift.cli.option_file import OPTION, with_file
 from fedsift.errors import FedsiftError, InputError
 
 COMMANDS = {
@@ -44,6 +45,15 @@ fedsift COMMAND --help shows more.
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Read the options of `--config` first, for a command that has it."""
+        if OPTION in self._option_string_actions:
+            try:
+                args = with_file(self, args)
+            except InputError as error:
+                self.error(str(error))
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and stop with code 2."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsift.cli.connection import add_switches, address
+from fedsift.cli.option_file import add_option_file
 from fedsift.cli.own import add_classes, add_column_kinds, add_encoder
 from fedsift.cli.reading import add_reading, reading
 from fedsift.errors import InputError
@@ -23,6 +24,7 @@ examples:
   fedsift server --keys keys --folder server --host 0.0.0.0 --validation clean.csv \
       --label-column diagnosis --id-column patient
   fedsift server --insecure --folder server                    no TLS, loopback only
+  fedsift server --config server.toml                          all options from a file
 
 Anyone who can reach the port can start runs: read docs/guide/deploy.md before you
 listen beyond loopback.
@@ -39,6 +41,7 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     shown = " (default: %(default)s)"
+    add_option_file(parser)
     parser.add_argument(
         "--folder", type=Path, required=True, metavar="DIR", help="the server's own folder"
     )

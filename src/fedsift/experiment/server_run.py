@@ -54,8 +54,14 @@ def execute_remotely(
     resume: bool = False,
     observe: Observer = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
+    opened: Callable[[], None] = lambda: None,
 ) -> Finished:
-    """Run a configuration with remote clients into a folder; ``say`` hears what was chosen."""
+    """Run a configuration with remote clients into a folder; ``say`` hears what was chosen.
+
+    ``opened`` is called once the folder is this process's. A run to resume that was lost before it
+    wrote anything begins.
+    """
+    resume = resume and RunFolder(out).config.exists()
     if config.diagnose:
         raise ConfigError(
             "diagnose asks for more products than sites allow; use it in one process, with fs.fit "
@@ -73,6 +79,7 @@ def execute_remotely(
         say(str(setup.choice))
 
     def open_run(config: Config) -> Setup:
+        opened()
         point = None
         if resume:
             point = checkpoint.load_latest(RunFolder(out).checkpoints, config, setup.device)

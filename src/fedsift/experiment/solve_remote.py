@@ -70,8 +70,13 @@ def solve_remotely(
     resume: bool = False,
     observe: Observer = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
+    opened: Callable[[], None] = lambda: None,
 ) -> Solution:
-    """Solve the server's problem with remote sites into a folder."""
+    """Solve the server's problem with remote sites into a folder.
+
+    ``opened`` is called when no other process has the folder. A run to resume that was lost before
+    it wrote anything begins.
+    """
     asked, start = submitted.asked, own.start()
     held = AtClients() if own.validation is None else own.validation
     check(asked, start.problem, held)
@@ -80,6 +85,9 @@ def solve_remotely(
             "inner_lr is missing; sites are asked nothing before the first round, so give a number"
         )
     folder = RunFolder(out)
+    with folder.held():  # before a site is asked anything
+        opened()
+    resume = resume and folder.config.exists()
     next_round = _next_round(asked, start, folder) if resume else 0
     settings: dict[str, Scalar] = {
         "seed": asked.keys.seed,

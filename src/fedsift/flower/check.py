@@ -15,6 +15,7 @@ import datetime
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import getproxies, proxy_bypass
 
 from cryptography import x509
 
@@ -23,7 +24,8 @@ from fedsift.data.samples import Samples
 from fedsift.data.sources import describe
 from fedsift.errors import FedsiftError, InputError
 from fedsift.files import hold
-from fedsift.flower.deploy import LOCK, listens
+from fedsift.flower.compat import reaches
+from fedsift.flower.deploy import LOCK
 from fedsift.flower.keys import load_or_make_key
 from fedsift.flower.programs import Address
 from fedsift.references import REFERENCE, find
@@ -120,6 +122,13 @@ class SiteCheck:
         return f"{path} is valid until {ca.not_valid_after_utc:%Y-%m-%d}"
 
     def _server(self) -> str:
-        if not listens(self.address):
-            raise InputError(f"{self.address} does not answer; is the server running?")
-        return f"{self.address} answers"
+        where = str(self.address)
+        if not reaches(where, self.address.ca):
+            raise InputError(f"{where} does not answer; is the server running?{through(where)}")
+        return f"{where} answers{through(where)}"
+
+
+def through(address: str) -> str:
+    """Return a note on the proxy by which a server is reached; nothing where there is none."""
+    proxy = getproxies().get("https")
+    return f" (through the proxy {proxy})" if proxy and not proxy_bypass(address) else ""

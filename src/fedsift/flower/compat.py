@@ -15,6 +15,7 @@ without end, and fixes the heartbeat at 30 s, so that a lost node is held for a 
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -367,6 +368,24 @@ class Control:
         """Refuse a node from now on."""
         with _spoken():
             self._client.UnregisterNode(control_pb2.UnregisterNodeRequest(node_id=node))
+
+
+def reaches(address: str, ca: Path | None) -> bool:
+    """Return True if a server answers there, as a node would ask: also through a proxy."""
+    scheme = "http" if ca is None else "https"
+    with _trusted(ca):
+        verify = False if ca is None else ssl.create_default_context(cafile=str(ca))
+    try:
+        with _spoken():
+            httpx.get(f"{scheme}://{address}/", verify=verify, timeout=10.0)
+    except Away:
+        return False
+    except InputError as error:
+        raise InputError(
+            f"the certificate of {address} cannot be verified with {ca} ({error}); give the CA "
+            "that signed it"
+        ) from None
+    return True
 
 
 def public_bytes(key: bytes, name: str) -> bytes:

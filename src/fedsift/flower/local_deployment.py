@@ -57,6 +57,7 @@ class LocalDeployment:
         self.port = free_port()
         self.keys = self.folder / "keys"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._printed: dict[str, int] = {}  # bytes of a log before its command was last started
 
     @property
     def address(self) -> str:
@@ -112,6 +113,7 @@ class LocalDeployment:
     def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a command of ours; its output goes to a log beside the folders."""
         with self.log(name).open("ab") as log:
+            self._printed[name] = log.tell()
             process = subprocess.Popen(
                 self.command(name, *arguments),
                 stdout=log,
@@ -133,11 +135,14 @@ class LocalDeployment:
     def wait_for(self, name: str, text: str, seconds: float = START) -> None:
         """Wait until a command has printed a text."""
         end = time.monotonic() + seconds
-        while text not in self.log(name).read_text(encoding="utf-8", errors="replace"):
+        while text not in (printed := self._since_start(name)):
             if self.processes[name].poll() is not None or time.monotonic() > end:
-                printed = self.log(name).read_text(encoding="utf-8", errors="replace")
                 raise RunError(f"{name} did not print '{text}' but '{printed[-500:]}'")
             time.sleep(0.2)
+
+    def _since_start(self, name: str) -> str:
+        """Return what a command has printed since it was last started."""
+        return self.log(name).read_bytes()[self._printed[name] :].decode(errors="replace")
 
     def stop(self) -> None:
         """Terminate everything, the sites first."""

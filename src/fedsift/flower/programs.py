@@ -23,6 +23,7 @@ QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
 }
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 # The name of our server in Flower's configuration; `flwr` takes the name of a folder for a path.
 CONNECTION = f"fedsift-{secrets.token_hex(8)}"
 
@@ -65,6 +66,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def spare_loopback() -> None:
+    """Keep what this machine says to itself from a proxy that the environment names."""
+    given = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
+    hosts = [host.strip() for host in given.split(",") if host.strip()]
+    text = ",".join(dict.fromkeys([*hosts, *LOOPBACK_HOSTS]))
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = text
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 The run config holds ``RunKeys``. Progress goes to standard output, which Flower passes on as the
 run's log: ``@note sentence``, a line ``@round {...}`` per round, ``@file name base64`` for the
-files of the run folder, ``@failed sentence``. The folder `FEDSIFT_SERVER` is the server's own; its
+files of the run folder, ``@failed sentence``, ``@goes-on number`` where the run to be resumed has
+not ended: Flower's number of it. The folder `FEDSIFT_SERVER` is the server's own; its
 ``server.json`` may name data and a model.
 """
 
@@ -21,11 +22,12 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedsift.data.sources import read
-from fedsift.errors import FedsiftError, InputError
+from fedsift.errors import FedsiftError, InputError, InUse
 from fedsift.experiment.config import from_mapping
 from fedsift.experiment.server_run import OwnServer, execute_remotely
 from fedsift.experiment.solve_remote import SOLVE, Submitted, solve_remotely
 from fedsift.federation.remote import RemoteFederation, Timeouts
+from fedsift.files import write_text
 from fedsift.flower.run_keys import RunKeys
 from fedsift.flower.transport import GridTransport
 from fedsift.problem.own_problem import OwnProblem, load_problem
@@ -33,6 +35,7 @@ from fedsift.site.host import RUN_NAME
 from fedsift.site.result import read_options
 
 FILES = ("config.toml", "rounds.jsonl", "model.safetensors", "summary.json")
+NUMBER = "flower.txt"  # in a run's folder: Flower's number of the run that has it
 CHUNK = 48_000  # bytes of a file in one line of the log
 
 
@@ -42,6 +45,7 @@ class Heard(TypedDict):
     resume: bool
     observe: Callable[[dict[str, Any]], None]
     say: Callable[[str], None]
+    opened: Callable[[], None]
 
 
 app = ServerApp()
@@ -51,22 +55,29 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Do one run."""
     keys = RunKeys.from_mapping(context.run_config)
+    run = Path(os.environ["FEDSIFT_SERVER"]) / "runs" / keys.run
+    number = run / NUMBER
     try:
         if not RUN_NAME.fullmatch(keys.run):
             raise InputError(f"{keys.run!r} is not a run name; use letters, digits, '-' and '_'")
         timeouts = Timeouts(keys.timeout, keys.wait)
         federation = RemoteFederation(GridTransport(grid), keys.run, timeouts)
-        folder = Path(os.environ["FEDSIFT_SERVER"])
-        _run(keys, folder, federation)
+        _run(keys, run, federation, lambda: write_text(number, str(context.run_id)))
     except FedsiftError as error:
+        if isinstance(error, InUse) and keys.resume and number.exists():
+            _say("goes-on", number.read_text(encoding="utf-8"))
+            return
         _say("failed", f"{int(isinstance(error, InputError))} {error}")
         raise
     for name in FILES:
-        _send_file(folder / "runs" / keys.run, name)
+        _send_file(run, name)
 
 
-def _run(keys: RunKeys, folder: Path, federation: RemoteFederation) -> None:
+def _run(
+    keys: RunKeys, out: Path, federation: RemoteFederation, opened: Callable[[], None]
+) -> None:
     """Train on labels, or solve the server's own problem, as was submitted."""
+    folder = Path(os.environ["FEDSIFT_SERVER"])
     given, own = tomllib.loads(keys.config), own_problem(folder)
     if (own is None) is not (SOLVE not in given):
         raise InputError(
@@ -75,11 +86,11 @@ def _run(keys: RunKeys, folder: Path, federation: RemoteFederation) -> None:
             if own is None
             else "the server solves a problem of its own; submit with --solve"
         )
-    out = folder / "runs" / keys.run
     heard: Heard = {
         "resume": keys.resume,
         "observe": lambda record: _say("round", json.dumps(record)),
         "say": lambda note: _say("note", note),
+        "opened": opened,
     }
     if own is not None:
         solve_remotely(Submitted.of(given[SOLVE]), own, out, federation, **heard)

@@ -1,7 +1,8 @@
 """A run submitted: ``flwr run`` starts it, and its log carries progress and the run folder.
 
 The log is Flower's only channel from a server app to the command that submitted it. If it breaks
-off because the server is being restarted, it is read again from its start.
+off because the server is being restarted, it is read again from its start. A run to resume that has
+not ended is followed instead: only its ``submit`` had ended.
 """
 
 from __future__ import annotations
@@ -52,8 +53,14 @@ class Submission:
             env = programs.environment(scratch / "flwr")
             log, tries = Log(observe, verbose=self.verbose), 0
             while (code := self._watch(command, env, log)) or not log.complete:
+                if log.goes_on:
+                    say("the run has not ended; following it")
+                    log.number, log.goes_on = log.goes_on, None
+                    command = programs.log(str(log.number))
+                    continue
                 if log.number is None or code == 0 or tries == len(RETRY):
-                    raise RunError(f"the run did not finish: {' '.join(log.other)[-500:]}")
+                    last = " ".join(log.other)[-500:]
+                    raise RunError(f"the run did not finish ({last}); --resume continues it")
                 say(f"the server's log broke off; reading it again in {RETRY[tries]} s")
                 time.sleep(RETRY[tries])
                 command, tries = programs.log(log.number), tries + 1
@@ -79,6 +86,7 @@ class Log:
         self.files: dict[str, bytes] = {}
         self.other: list[str] = []
         self.number: str | None = None
+        self.goes_on: str | None = None
         self._observe, self._verbose, self._rounds = observe, verbose, 0
         self._notes: set[str] = set()
 
@@ -101,6 +109,8 @@ class Log:
         elif kind == "@file":
             name, _, data = text.partition(" ")
             self.files[name] = self.files.get(name, b"") + base64.b64decode(data)
+        elif kind == "@goes-on":
+            self.goes_on = text
         elif kind == "@failed":
             bad_input, _, sentence = text.partition(" ")
             raise InputError(sentence) if bad_input == "1" else RunError(sentence)

@@ -44,15 +44,23 @@ class SiteCaller:
         raise AssertionError
 
     def connect(self) -> Connection:
-        """Return a connection to the site, which is started if it does not listen."""
-        end, process = time.monotonic() + START, None
+        """Return a connection to the site, which is started if it does not listen.
+
+        A site that was killed may refuse a connection before the system says that it has ended, so
+        only one that was started here counts as one that does not start. One that ends with code 0
+        has found another in the folder, which may have been about to end.
+        """
+        end, started = time.monotonic() + START, False
         while True:
             try:
                 return Client(str(self.folder / SOCKET), family="AF_UNIX")
             except (FileNotFoundError, ConnectionRefusedError):
-                process = process or self.start()
-                if process.poll() not in {None, 0} or time.monotonic() > end:
+                code = None if self._process is None else self._process.poll()
+                if (started and code not in {None, 0}) or time.monotonic() > end:
                     raise RunError(f"the site did not start: {self._reason()}") from None
+                if self._process is None or code is not None:
+                    self.start()
+                    started = True
                 time.sleep(0.05)
 
     def start(self) -> subprocess.Popen[bytes]:
