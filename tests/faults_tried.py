@@ -1,6 +1,7 @@
 """What was broken on purpose, and how often: kept by ``--record FILE`` while the tests run.
 
-A test is marked with the fault and with what must come of it; one call may count for many trials:
+A test is marked with the fault and with what must come of it; one call may count for many trials,
+as said here or by a parameter of the test named `trials`:
 
     @pytest.mark.fault("a bit flipped in a checkpoint", "refused", trials=200)
 
@@ -38,7 +39,9 @@ def _fault(request, record_property):
         path = request.node.path.relative_to(request.config.rootpath)
         record_property("fault", what)
         record_property("outcome", outcome)
-        record_property("trials", mark.kwargs.get("trials", 1))
+        given = getattr(request.node, "callspec", None)
+        trials = mark.kwargs.get("trials", 1)
+        record_property("trials", trials if given is None else given.params.get("trials", trials))
         record_property("command", f"pytest {'-m deep ' if deep else ''}{path}")
 
 
@@ -53,9 +56,8 @@ class Recorder:
         if report.when != "call" or "fault" not in found or report.skipped:
             return
         kept = json.loads(self.path.read_text()) if self.path.exists() else {}
-        fault = {key: found.pop(key) for key in ("fault", "outcome", "command")}
-        rows = kept.setdefault(fault.pop("fault"), {"tests": {}})
-        rows.update(fault)
+        rows = kept.setdefault(found.pop("fault"), {"tests": {}})
+        rows["outcome"] = found.pop("outcome")
         day = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
         test = report.nodeid.partition("::")[2]
         rows["tests"][test] = {"passed": report.passed, "date": day, **found}

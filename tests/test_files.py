@@ -74,6 +74,10 @@ def test_in_a_private_folder_files_are_private(tmp_path):
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
 
 
+@pytest.mark.fault(
+    "the disk full or read-only",
+    "one sentence; the old file is whole, nothing is left beside it",
+)
 @pytest.mark.parametrize(
     ("number", "kind", "sentence"),
     [
@@ -107,6 +111,10 @@ def test_a_real_limit_of_the_system_is_a_sentence(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.fault(
+    "a process killed (-9) in the middle of a write",
+    "its temporary file is removed when the folder is used again",
+)
 def test_what_a_killed_process_left_is_swept_and_nothing_else(tmp_path):
     code = (
         "import os, signal, sys, pathlib; from fedsift.files import write_atomically;"
@@ -123,6 +131,10 @@ def test_what_a_killed_process_left_is_swept_and_nothing_else(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"a", mine.name, ".hidden.part", "kept.part"}
 
 
+@pytest.mark.fault(
+    "two processes in one folder",
+    "the second is refused, with the first one's number",
+)
 def test_a_folder_in_use_is_refused_with_a_sentence(tmp_path):
     with (
         hold(tmp_path / "lock"),

@@ -1,4 +1,4 @@
-"""The bill of materials names all that fedsift asks for, and no licence that would bind its users."""
+"""The bill of materials names all that fedsift asks for; no licence binds who uses it."""
 
 import re
 import runpy

@@ -32,9 +32,14 @@ def test_what_was_written_is_read(path):
     assert torch.equal(load_file(path)["a"], TENSORS["a"])  # any reader of the format can open it
 
 
-def test_every_flipped_bit_is_refused_or_changes_nothing(path):
+@pytest.mark.fault(
+    "a bit flipped in every byte of a checkpoint",
+    "refused, or a bit of the header's padding and the same content",
+)
+def test_every_flipped_bit_is_refused_or_changes_nothing(path, record_property):
     whole = path.read_bytes()
     refused = 0
+    record_property("trials", len(whole))
     for place in range(len(whole)):
         damaged = bytearray(whole)
         damaged[place] ^= 1 << (place % 8)

@@ -60,7 +60,7 @@ def closure(root: str, extras: set[str]) -> dict[str, tuple[Distribution, set[st
 
 
 def licence(found: Distribution) -> str:
-    """Return a distribution's licence: the expression, else the classifiers, else the first line."""
+    """Return the licence that is stated: an expression, else classifiers, else the first line."""
     if expression := found.metadata.get("License-Expression"):
         return str(expression)
     classified = [

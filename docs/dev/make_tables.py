@@ -11,7 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +27,7 @@ SAID_TWICE = ("gauss_newton_repeated_over_gradient", "double_backward_over_gauss
 PAGES = ("docs/results.md", "docs/benchmarks.md", "docs/guide/audit.md")
 PAGES += ("docs/guide/clean-samples.md", "docs/guide/side-by-side.md")
 PAGES += ("docs/guide/robustness.md", "docs/guide/privacy.md")
+PAGES += ("docs/guide/reliability.md",)
 PAGES += ("docs/real-noise.md", "docs/networks.md", "docs/dev/decisions.md", "docs/first-order.md")
 MARK = re.compile(r"<!-- (table: )?([\w-]+) -->\n(?:\n?\|.*\n)*")
 FOUND = ("f1", "precision", "recall", "auc")
@@ -356,6 +357,27 @@ def side_by_side() -> str:
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
 
 
+def reliability() -> str:
+    """Return a row per fault: how often it was tried, how often what had to come of it came."""
+    kept = json.loads((ROOT / "results" / "reliability.json").read_text(encoding="utf-8"))
+    out = []
+    for fault, row in kept.items():
+        tests = row["tests"].values()
+        tried, passed = (
+            sum(t["trials"] for t in tests if t["passed"] or not only) for only in (False, True)
+        )
+        still = [t["stood_still_s"] for t in tests if "stood_still_s" in t]
+        shown = row["outcome"]
+        if still:
+            shown += (
+                f"; stood still {min(still):.0f} to {max(still):.0f} s, median {median(still):.0f}"
+            )
+        commands = ", ".join(f"`{text}`" for text in sorted({t["command"] for t in tests}))
+        out.append(f"| {fault} | {passed:,} of {tried:,} | {shown} | {commands} |\n")
+    titles = ["fault", "held", "what had to come of it", "command"]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "ablations": ablations,
     "bench": bench,
@@ -371,6 +393,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "networks": networks,
     "real-noise": real_noise,
     "side-by-side": side_by_side,
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
+
+
+    "reliability": reliability,
     "step-sizes": step_sizes,
     **TRUST,
 }

@@ -42,6 +42,11 @@ def finished(tmp_path_factory):
     return folder
 
 
+@pytest.mark.fault(
+    "a bit flipped in a finished run's configuration, rounds, summary, model, weights or audit",
+    "refused, in one sentence that names the file",
+    trials=FLIPS,
+)
 @pytest.mark.parametrize("name", TRUSTED)
 def test_a_finished_run_with_a_damaged_file_is_refused(finished, name):
     for _ in flips(finished / name):
@@ -52,6 +57,10 @@ def test_a_finished_run_with_a_damaged_file_is_refused(finished, name):
     load_run(finished)
 
 
+@pytest.mark.fault(
+    "the newest checkpoint damaged or cut off",
+    "the run goes on from the one before, to the same bits",
+)
 def test_a_run_with_a_damaged_checkpoint_goes_on_from_the_one_before(
     tmp_path, tiny, outcome, capsys
 ):
@@ -80,6 +89,11 @@ def test_no_resumed_run_takes_what_was_not_written(tmp_path, tiny, outcome, name
         assert outcome(tmp_path / "run") == expected  # a bit of the header's padding
 
 
+@pytest.mark.fault(
+    "a bit flipped in a person's decisions",
+    "refused; a last line without its end is dropped, as after a crash",
+    trials=200,
+)
 def test_a_damaged_decision_is_refused(tmp_path):
     made = Decisions(tmp_path / "decisions.jsonl", 9)
     for n in range(3):
@@ -101,6 +115,11 @@ def test_a_damaged_decision_is_refused(tmp_path):
     assert [json.loads(line)["sequence"] for line in lines] == [1, 2, 3, 4]
 
 
+@pytest.mark.fault(
+    "a bit flipped in a site's journal",
+    "refused, or the same content",
+    trials=200,
+)
 def test_a_damaged_journal_is_refused(tmp_path):
     journal = Journal(tmp_path)
     journal.append(Entry((0, 0), "digest", {"y": b"123"}, ClientState(x=torch.ones(40))))

@@ -92,6 +92,19 @@ def test_too_few_clients_are_counted():
         _federation(clients=4)
 
 
+def test_who_is_missing_is_said_once():
+    transport, said = FakeTransport(_answer, nodes=(100,)), []
+
+    def sleep(seconds):  # a second site comes after 3 s, the third after 6
+        transport.now += seconds
+        transport.present = [100, 101, 102][: 1 + int(transport.now // 3)]
+
+    timeouts = Timeouts(reply=30, connect=10, poll=1)
+    federation = RemoteFederation(transport, "r", timeouts, lambda: transport.now, sleep)
+    federation.open(3, 0, {"seed": 1}, said.append)
+    assert said == ["waiting for 2 of 3 sites", "waiting for 1 of 3 sites"]
+
+
 def test_two_sites_of_one_number_are_refused():
     def twins(node, parts):
         return {**encode_reply(Reply(0, 5)), REQUEST_ID: parts[REQUEST_ID]}

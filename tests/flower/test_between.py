@@ -58,7 +58,17 @@ def test_nginx_lets_a_site_in_and_nothing_else(server, nginx, link):
 
 
 @pytest.fixture
-def proxy(monkeypatch):
+def no_proxies(monkeypatch):
+    """Take every proxy out of the environment, and every exception from one."""
+    for name in ("NO_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "")  # so that it is put back after the test
+        monkeypatch.setenv(name.lower(), "")
+        monkeypatch.delenv(name)
+        monkeypatch.delenv(name.lower())
+
+
+@pytest.fixture
+def proxy(monkeypatch, no_proxies):
     """Run an HTTP proxy that knows CONNECT; return its address and what it was asked for."""
     asked = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -87,8 +97,6 @@ def proxy(monkeypatch):
                     threading.Thread(target=carry, args=pair, daemon=True).start()
 
         threading.Thread(target=serve, daemon=True).start()
-        for name in ("NO_PROXY", "no_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
-            monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{listener.getsockname()[1]}")
         yield asked
         listener.shutdown(socket.SHUT_RDWR)
@@ -109,13 +117,13 @@ def test_a_site_goes_through_the_proxy_and_past_it(server, proxy, link, monkeypa
     assert len(proxy) == count
 
 
-def test_a_proxy_that_is_away_is_said(server, link, monkeypatch):
+def test_a_proxy_that_is_away_is_said(server, no_proxies, link, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(Away):
         link(server.keys / "sites" / "site-1").join(None)
 
 
-def test_programs_on_this_machine_are_reached_without_the_proxy(monkeypatch, tmp_path):
+def test_programs_here_are_reached_without_the_proxy(no_proxies, monkeypatch, tmp_path):
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
     monkeypatch.setenv("NO_PROXY", "intranet.example.org")
     spare_loopback()

@@ -28,6 +28,10 @@ def start(tmp_path, config, write_sites):
         yield begin
 
 
+@pytest.mark.fault(
+    "a site's process, `fedsift join` or the SuperLink killed (-9) in a run over Flower",
+    "no round lost, the bits of one process",
+)
 def test_a_killed_site_process_comes_back_and_the_run_is_the_same(start, in_process, tmp_path):
     config, run = start()
     run.wait_for_round(2)
@@ -39,6 +43,10 @@ def test_a_killed_site_process_comes_back_and_the_run_is_the_same(start, in_proc
     run.is_that_of(tmp_path / "here")
 
 
+@pytest.mark.fault(
+    "a site's process, `fedsift join` or the SuperLink killed (-9) in a run over Flower",
+    "no round lost, the bits of one process",
+)
 def test_a_killed_join_is_started_again_and_the_run_is_the_same(start, in_process, tmp_path):
     config, run = start(rounds=6)
     run.wait_for_round(2)
@@ -53,6 +61,10 @@ def test_a_killed_join_is_started_again_and_the_run_is_the_same(start, in_proces
     run.is_that_of(tmp_path / "here")
 
 
+@pytest.mark.fault(
+    "the run's own process killed (-9) over Flower, then `submit --resume`",
+    "no round lost, the bits of one process",
+)
 def test_after_a_killed_run_the_run_is_resumed_and_the_same(start, in_process, tmp_path):
     config, run = start(rounds=6)
     run.wait_for_round(2)
@@ -65,6 +77,10 @@ def test_after_a_killed_run_the_run_is_resumed_and_the_same(start, in_process, t
     run.is_that_of(tmp_path / "here")
 
 
+@pytest.mark.fault(
+    "a site's process, `fedsift join` or the SuperLink killed (-9) in a run over Flower",
+    "no round lost, the bits of one process",
+)
 def test_a_killed_superlink_is_started_again_and_the_run_goes_on(start, in_process, tmp_path):
     config, run = start(rounds=6)
     run.wait_for_round(2)
@@ -77,6 +93,10 @@ def test_a_killed_superlink_is_started_again_and_the_run_goes_on(start, in_proce
     run.is_that_of(tmp_path / "here")
 
 
+@pytest.mark.fault(
+    "a site that stops for longer than the timeout",
+    "the round goes on without it, and names it",
+)
 def test_a_client_slower_than_the_timeout_is_left_out(start):
     _, run = start("--timeout", "60", rounds=3)
     run.wait_for_round(1)

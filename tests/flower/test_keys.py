@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 from fedsift.cli.main import main
 from fedsift.errors import InputError
+from fedsift.flower.deploy import Reminder
 from fedsift.flower.keys import (
     expiry,
     load_or_make_key,
@@ -103,6 +104,18 @@ def test_a_renewed_certificate_is_of_the_same_ca_for_the_same_hosts(tmp_path):
     assert names[0] == names[1]
     assert new.serial_number != old.serial_number
     assert (tmp_path / "server.key").stat().st_mode & 0o077 == 0
+
+
+def test_who_stays_is_reminded_every_day(tmp_path, capsys, monkeypatch):
+    make_keys(tmp_path, [])
+    now = [0.0]
+    remind = Reminder([tmp_path / "ca.crt", tmp_path / "server.crt"], clock=lambda: now[0])
+    monkeypatch.setattr("fedsift.flower.deploy.expiry", lambda path: f"{path.name} will expire")
+    for seconds in (0, 1, 86_399, 86_400, 86_401, 2 * 86_400):
+        now[0] = seconds
+        remind()
+    said = [line.split("warning: ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["ca.crt will expire", "server.crt will expire"] * 3
 
 
 @pytest.mark.parametrize(("days", "said"), [(100, None), (29, "will expire"), (-1, "has expired")])

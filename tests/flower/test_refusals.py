@@ -22,6 +22,11 @@ def test_a_registered_key_is_accepted_once_and_its_owner_may_return(server, link
     assert link(key).join(node) == node  # whoever knows the session replaces it, at once
 
 
+@pytest.mark.fault(
+    "an unknown key, a removed key, the wrong CA, plain text",
+    "refused",
+    trials=2,
+)
 def test_a_key_that_is_unknown_or_was_removed_is_refused(server, link, tmp_path):
     with pytest.raises(Refused):
         link(server.folder / "others" / "sites" / "stranger").join(None)
@@ -40,6 +45,11 @@ def test_a_key_that_is_unknown_or_was_removed_is_refused(server, link, tmp_path)
         session.join(node)
 
 
+@pytest.mark.fault(
+    "an unknown key, a removed key, the wrong CA, plain text",
+    "refused",
+    trials=2,
+)
 def test_the_wrong_ca_and_plain_text_are_refused(server, link):
     known, others = server.keys / "sites" / "site-0", server.folder / "others"
     with pytest.raises(InputError, match="certificate"):

@@ -32,6 +32,10 @@ def damaged(draw, whole):
     return bytes(data)
 
 
+@pytest.mark.fault(
+    "random and damaged messages to a site",
+    "a reply or one sentence",
+)
 @pytest.mark.parametrize("trials", TRIALS)
 def test_a_site_answers_every_message_and_goes_on(case, trials):
     draw, host = random.Random(1), Host(case.site_data)
@@ -45,6 +49,10 @@ def test_a_site_answers_every_message_and_goes_on(case, trials):
     assert decode_reply(Host(case.site_data).handle(case.hello())).client == 0
 
 
+@pytest.mark.fault(
+    "random and damaged bytes to the wire format",
+    "a reply or one sentence",
+)
 @pytest.mark.parametrize("trials", TRIALS)
 def test_the_wire_format_refuses_or_reads(case, trials):
     draw = random.Random(2)
@@ -56,6 +64,10 @@ def test_the_wire_format_refuses_or_reads(case, trials):
             continue
 
 
+@pytest.mark.fault(
+    "random and damaged configurations",
+    "a reply or one sentence",
+)
 @pytest.mark.parametrize("trials", TRIALS)
 def test_a_configuration_is_read_or_refused(tmp_path, trials):
     draw, path = random.Random(3), tmp_path / "c.toml"

@@ -36,6 +36,7 @@ from fedsift.site.lifetime import stop as stop_site
 
 START = 240.0  # seconds for a server to listen
 LOCK = "in-use.lock"
+DAY = 86_400.0  # seconds
 
 
 def check_installed() -> None:
@@ -80,7 +81,14 @@ class ServerDeployment:
             for command in (link, exec_)
         ]
         ready = _Once(lambda: self._register(local))
-        if (reason := keep_running(running, give_up=ready)) is not None:
+        keys = self.keys if secured else None
+        remind = Reminder([] if keys is None else [keys / "server.crt", keys / "ca.crt"])
+
+        def give_up() -> str | None:
+            remind()
+            return ready()
+
+        if (reason := keep_running(running, give_up=give_up)) is not None:
             raise RunError(reason)
 
     def _register(self, local: Address) -> bool:
@@ -93,9 +101,6 @@ class ServerDeployment:
         with Control(str(local), local.ca) as control:
             for key in keys:
                 control.register(key.read_bytes(), key.stem)
-        if self.keys is not None and local.ca is not None:
-            for name in ("server.crt", "ca.crt"):
-                warn_of_expiry(self.keys / name)
         say(f"server ready on {self.address}, {len(keys)} sites may join")
         return True
 
@@ -137,9 +142,13 @@ class SiteDeployment:
 
         key = load_or_make_key(self.key or folder / "node.key", make=self.key is None)
         link = Session(str(self.address), self.address.ca, key, register=self.key is None)
-        if self.address.ca is not None:
-            warn_of_expiry(self.address.ca)
-        node = Node(link, site.ask, folder, str(self.address), self.give_up)
+        remind = Reminder([] if self.address.ca is None else [self.address.ca])
+
+        def sleep(seconds: float) -> None:
+            remind()
+            time.sleep(seconds)
+
+        node = Node(link, site.ask, folder, str(self.address), self.give_up, sleep=sleep)
         if node.before is None:  # at a return the server should not wait for the data to be loaded
             site.connect().close()
             say("the site is running")
@@ -162,10 +171,22 @@ class SiteDeployment:
         write_text(folder / COMMAND, text)
 
 
-def warn_of_expiry(path: Path) -> None:
-    """Say when a certificate ends soon."""
-    warning = expiry(path)
-    say(f"warning: {warning}", show=warning is not None)
+class Reminder:
+    """Says, at once and then every day, which certificates end soon."""
+
+    def __init__(
+        self, certificates: Sequence[Path], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._certificates, self._clock, self._due = certificates, clock, clock()
+
+    def __call__(self) -> None:
+        """Say it if a day has passed."""
+        if self._clock() < self._due:
+            return
+        self._due += DAY
+        for path in self._certificates:
+            warning = expiry(path)
+            say(f"warning: {warning}", show=warning is not None)
 
 
 def listens(address: Address) -> bool:

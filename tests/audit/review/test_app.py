@@ -111,6 +111,7 @@ def test_answers_forbid_everything_from_elsewhere(site):
         "/image/8",
         "/image/-1",
         "/sample/99",
+        f"/sample/{'9' * 5000}",
         "/pixels/8",
     ],
 )
@@ -153,6 +154,8 @@ def test_a_scan_keeps_its_size_and_its_values(tmp_path):
         {"samples": [[0, 0]], "action": "drop"},
         {"samples": [[0, 0]], "action": "keep", "comment": 1},
         {"samples": [[0, 0]], "action": "keep", "comment": "x" * 3000},
+        {"samples": [[0, 0]], "action": "keep", "comment": "\ud800"},
+        {"samples": [[0, 0]], "action": "keep", "by": "\ud800"},
         {"samples": [[0, 0]], "action": "keep", "tab": "x" * 2_100_000},
     ],
 )
@@ -161,6 +164,31 @@ def test_bad_decisions_are_refused(site, body):
     assert status == 400
     assert json.loads(content)["error"]
     assert not (site.folder / "decisions.jsonl").read_bytes()
+
+
+def chunked(site, path, parts):
+    """Send a body whose length is not said before."""
+    host = site.origin.removeprefix("http://")
+    connection = http.client.HTTPConnection(host, timeout=LIMIT)
+    cookie = {k: v.format(port=host.rpartition(":")[2]) for k, v in COOKIE.items()}
+    connection.request("POST", path, iter(parts), cookie, encode_chunked=True)
+    answer = connection.getresponse()
+    found = answer.status, answer.read()
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    "parts", [[b"[" * 100_000], [b'{"tab": "', *[b"x" * 50_000] * 41, b'"}'], [b"9" * 5000]]
+)
+def test_bodies_that_are_deep_or_long_are_refused(site, parts):
+    status, content = chunked(site, "/api/undo", parts)
+    assert status == 400
+    assert json.loads(content)["error"]
+
+
+def test_a_very_long_number_is_no_number(site):
+    assert ask(site, "GET", f"/api/changes?since={'9' * 5000}")[0] == 200
 
 
 def decide(site, samples, action, label=None, **more):

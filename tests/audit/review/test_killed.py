@@ -58,6 +58,10 @@ def opened(path):
             time.sleep(0.01)
 
 
+@pytest.mark.fault(
+    "the review's server killed (-9) while a person decides",
+    "no decision that was answered is lost",
+)
 @pytest.mark.parametrize("trials", [3, pytest.param(50, marks=pytest.mark.deep)])
 def test_nothing_that_was_answered_is_lost(tmp_path, trials):
     script = Path(__file__).with_name("killed_server.py")

@@ -28,6 +28,7 @@ from typing import Any
 
 import jinja2
 from starlette.applications import Starlette
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
@@ -40,6 +41,16 @@ from fedsift.audit.review.exporting import EXPORTS, Reviewed, export
 from fedsift.audit.review.guard import Guard, body_of
 from fedsift.errors import InputError
 
+DIGITS = 18  # of a number in a request
+
+
+class Place(IntegerConvertor):
+    """A sample's number in a path; Python refuses to read very long ones."""
+
+    regex = f"[0-9]{{1,{DIGITS}}}"
+
+
+register_url_convertor("place", Place())
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 MOST_CARDS = 500
 CACHED = {"Cache-Control": "private, max-age=3600"}
@@ -196,9 +207,9 @@ def application(review: Review) -> Starlette:
             Route("/api/samples", review.list),
             Route("/api/changes", review.changes),
             Route("/api/cards", review.cards),
-            Route("/sample/{index:int}", review.sample),
-            Route("/image/{index:int}", review.image),
-            Route("/pixels/{index:int}", review.pixels),
+            Route("/sample/{index:place}", review.sample),
+            Route("/image/{index:place}", review.image),
+            Route("/pixels/{index:place}", review.pixels),
             Route("/api/decide", review.decide, methods=["POST"]),
             Route("/api/undo", review.undo, methods=["POST"]),
             Route("/api/export", review.export, methods=["POST"]),
@@ -214,7 +225,8 @@ def _who(asked: dict[str, Any]) -> tuple[str, str]:
 
 def _whole(value: Any) -> int:
     text = str(value)
-    return int(text) if text.isascii() and text.isdecimal() else 0
+    short = len(text) <= DIGITS
+    return int(text) if short and text.isascii() and text.isdecimal() else 0
 
 
 def _refuse(request: Request, error: Exception) -> Response:  # noqa: ARG001

@@ -71,6 +71,7 @@ async def body_of(request: Request) -> dict[str, Any]:
             raise InputError(f"the request is longer than {BODY_LIMIT} bytes; reload the page")
     try:
         value = json.loads(body)
+        json.dumps(value, ensure_ascii=False).encode()  # half a character could not be shown again
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
