@@ -15,6 +15,7 @@ from fedsift.cli.main import COMMANDS, main, parser
 from fedsift.errors import ConfigError
 
 NAMES = list(COMMANDS)
+EXAMPLES = Path(__file__).parents[2] / "examples" / "deployment"
 
 
 @pytest.mark.parametrize(
@@ -153,6 +154,8 @@ def test_help_shows_examples_that_parse(fedsift, name):
     text = re.sub(r" \\\n +", " ", fedsift(*name.split(), "--help").out)  # as a shell joins lines
     lines = re.findall(r"^  (fedsift .*?)(?:   .*)?$", text.partition("examples:")[2], re.M)
     assert lines
+    for path in EXAMPLES.glob("*.toml"):  # of options, which are read
+        Path(path.name).write_text(path.read_text())
     for line in lines:
         words = shlex.split(line.partition(" >")[0])
         options = parser().parse_args(words[1:])

@@ -6,8 +6,8 @@
 
 Flower has no public client of these, so the imports below may change with any release; hence
 ``TESTED``, the minor versions with which a deployment gave the bits of one process and refused what
-it must refuse (``tests/flower``). 1.41.0 is what ``constraints.txt`` installs; 1.40.0 and 1.42.0
-were put over its dependencies (1.42 asks for a newer certifi).
+it must refuse (``tests/flower``). 1.41.0 is what ``constraints.txt`` installs;
+1.42.0 was put over its dependencies (it asks for a newer certifi): ``tests/flower/test_versions.py``.
 
 Flower's own ``http_request_response`` is not used: it ends the process when it is refused, retries
 without end, and fixes the heartbeat at 30 s, so that a lost node is held for a minute.
@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from fedsift.errors import InputError, RunError
 
-TESTED = ("1.40", "1.41", "1.42")
+TESTED = ("1.41", "1.42")
 
 
 def check_version(installed: str) -> None:
