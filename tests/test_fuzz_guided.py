@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.deep, pytest.mark.timeout(SECONDS + 900)]
 )
 @pytest.mark.parametrize("target", ["wires", "config", "table", "request", "review"])
 def test_nothing_foreign_comes_out(tmp_path, record_property, target):
-    pytest.importorskip("atheris", reason="pip install atheris, where it has a wheel")
+    pytest.importorskip("atheris", reason="pip install 'fedsift[fuzz]'")
     limits = [f"-max_total_time={SECONDS}", "-max_len=4096", "-rss_limit_mb=4096", "-seed=1"]
     limits += [f"-artifact_prefix={tmp_path}/", "-print_final_stats=1", "-timeout=60"]
     command = [sys.executable, str(HERE / "fuzz_targets.py"), target, str(tmp_path / "corpus")]

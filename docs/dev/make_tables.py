@@ -393,9 +393,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "networks": networks,
     "real-noise": real_noise,
     "side-by-side": side_by_side,
-    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
-
-
     "reliability": reliability,
     "step-sizes": step_sizes,
     **TRUST,

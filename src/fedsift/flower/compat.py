@@ -6,8 +6,8 @@
 
 Flower has no public client of these, so the imports below may change with any release; hence
 ``TESTED``, the minor versions with which a deployment gave the bits of one process and refused what
-it must refuse (``tests/flower``). 1.41.0 is what ``constraints.txt`` installs;
-1.42.0 was put over its dependencies (it asks for a newer certifi): ``tests/flower/test_versions.py``.
+it must refuse (``tests/flower``). 1.41.0 is what ``constraints.txt`` installs; 1.42.0 was put over
+its dependencies, because it asks for a newer certifi (``tests/flower/test_versions.py``).
 
 Flower's own ``http_request_response`` is not used: it ends the process when it is refused, retries
 without end, and fixes the heartbeat at 30 s, so that a lost node is held for a minute.
