@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedsift.client.policy import Policy
-from fedsift.compress import wire
+from fedsift.compress import Sketch, Sparse, wire
 from fedsift.data.samples import Arrays, Samples
 from fedsift.data.schema import Schema
 from fedsift.federation.encoding import ENVELOPE, REQUEST_ID, RequestId, decode_reply
@@ -219,6 +219,18 @@ def test_a_closing_message_without_a_model_leaves_no_trace(case, changes):
     host.handle(case.hello())
     assert decode_reply(host.handle({**case.close(), **changes})).error is not None
     assert not (case.site_data.folder / "run" / "model.safetensors").exists()
+
+
+def test_few_bytes_that_stand_for_a_long_vector_are_refused(case):
+    host = Host(case.site_data)
+    host.handle(case.hello())
+    none = torch.zeros(0)
+    for payload in (Sparse(none.long(), none, 2**40), Sketch(torch.zeros(2, 3), 2**40, 0)):
+        parts = {**case.step(0), "y": wire.encode(payload)}
+        assert sum(map(len, parts.values())) < 2_000
+        error = decode_reply(host.handle(parts)).error
+        assert "'y' stands for 1099511627776 numbers" in error
+    assert same(host.handle(case.step(0)), case.rounds[0][1])
 
 
 def test_a_run_that_was_never_opened_is_refused(case):

@@ -87,10 +87,16 @@ def encoded(delivery: Delivery) -> Parts:
 
 
 def decode_request(
-    parts: Mapping[str, bytes], kept: Mapping[str, Kept]
+    parts: Mapping[str, bytes], kept: Mapping[str, Kept], most: int | None = None
 ) -> tuple[Request, dict[str, Kept]]:
-    """Return the request with its arrays whole, and the versioned arrays to keep from now on."""
+    """Return the request with its arrays whole, and the versioned arrays to keep from now on.
+
+    A few bytes can stand for a vector of any length; above ``most`` numbers they are refused.
+    """
     arrays, scalars = _arrays(parts), _scalars(parts)
+    for label, array in arrays.items():
+        if most is not None and isinstance(array, (Sparse, Sketch)) and array.length > most:
+            raise WireError(f"'{label}' stands for {array.length} numbers; {most} are allowed here")
     action, number = scalars.pop("action", None), scalars.pop("round", None)
     if action not in ACTIONS or type(number) is not int:
         raise WireError(

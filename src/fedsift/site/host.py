@@ -117,7 +117,7 @@ class Host:
             raise InputError(
                 f"a request of round {request_id.round + 1} is too late; the site has moved on"
             )
-        request, kept = decode_request(parts, run.kept)
+        request, kept = decode_request(parts, run.kept, run.guard.policy.most_numbers)
         if (request.round, request.action) != (request_id.round, request_id.action):
             raise WireError("the round or the action of a request differs from its id")
         before = run.state
