@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "reproduction"
 CALIBRATION = ROOT / "results" / "calibration.json"
 STEPS = ROOT / "results" / "paper-steps"
+COSINE = ROOT / "results" / "non_iterative_cosine.json"
 LONGER = ROOT / "results" / "longer"
 PAGES = ("docs/reproduction.md", "docs/reproduction-tables.md")
 MARK = re.compile(r"<!-- reproduction: (\w+) -->\n(?:\n?(?:\||No runs yet).*\n)*")
@@ -144,6 +145,19 @@ def steps() -> str:
     return markdown(["γ, batch", *(f"round {k}" for k in series["round"])], rows)
 
 
+def cosine() -> str:
+    """Return how near Algorithm 3 comes to v* in one round."""
+    rows = []
+    for seed, found in _read(COSINE)["seeds"].items():
+        for name, row in found["rows"].items():
+            shown = (f"{row[key]:.3f}" if key in row else "–" for key in COSINES)
+            rows.append([name, seed, *shown])
+    return markdown(["what differs", "seed", "v and v*", "best in the span", "√(r₁ / d)"], rows)
+
+
+COSINES = ("cosine", "best", "random")
+
+
 def longer() -> str:
     """Return accuracy by round of the runs that go on after the figures' last round."""
     curves, rounds = load_curves(LONGER), range(30, 151, 30)
@@ -186,6 +200,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "theory": theory,
     "steps": steps,
     "longer": longer,
+    "cosine": cosine,
 }
 
 
