@@ -52,6 +52,8 @@ def run(method: str, sites: int, epsilon: float, seen: str, clip: float, seed: i
         eval_every=ROUNDS,
         seed=seed,
         inner_lr=0.1,
+        update_rate=1.0,
+        model_rate=1.0,
         device="cpu",
         **noise,
     ).resolve()

@@ -2,7 +2,8 @@
 
     python -m benchmarks robustness [--dataset digits] [--model mlp] [--rounds 30] [--seeds 0 1 2]
 
-A liar changes all vectors that it sends (updates, products, sketches), not its scalars.
+A liar changes all vectors that it sends (updates, products, sketches), not its scalars. Updates and
+models travel whole, as they do with every rule but the mean.
 
 | lie        | a liar sends                                                    |
 |------------|-----------------------------------------------------------------|
@@ -144,6 +145,8 @@ def main(arguments: list[str]) -> None:
                 eval_every=given.rounds,
                 seed=seed,
                 aggregation=rule,
+                update_rate=1.0,
+                model_rate=1.0,
                 inner_lr=0.1,
                 device="cpu",
             ).resolve()

@@ -10,7 +10,6 @@ from fedsift.client.replies import REPLIES
 from fedsift.compress import Sparse
 from fedsift.experiment.loop import compressed_round, judge_of, judged_round, rounds
 from fedsift.experiment.setup import from_config
-from fedsift.federation import Rates
 from fedsift.federation.judged import STRIKES, Judge, JudgedFederation
 from fedsift.federation.robust import RobustKeys
 from fedsift.messages import Request
@@ -92,7 +91,7 @@ def test_honest_replies_pass_untouched(method):
     plain = setup_of(method)
     state = plain.initial_state()
     for k in range(4):
-        parts = (plain.algorithm, plain.federation, Rates(), plain.server)
+        parts = (plain.algorithm, plain.federation, plain.rates, plain.server)
         _, state = compressed_round(*parts, state, k)
     assert torch.equal(done[-1].state.y, state.y)
     assert not judge.strikes

@@ -48,3 +48,11 @@ def test_a_liar_is_named_and_costs_little(lie, honest):
 def test_without_clipping_one_liar_is_enough(honest):
     """The control: what the check guards from."""
     assert summary("x-10", 1, clip=0.0)["test_accuracy"] < honest - 0.2
+
+
+@pytest.mark.parametrize("lie", ["flipped", "x100", "stale", "nan"])
+def test_a_liar_is_named_where_updates_travel_by_their_largest_numbers(lie):
+    """The default method with its default rates: what is judged is Top-k of an update."""
+    found = summary(lie, 1, method="posterior", model="mlp", samples_per_client=100)
+    assert "0" in {**found.get("suspects", {}), **found.get("dropped", {})}
+    assert found["rounds"] == 12
