@@ -7,7 +7,7 @@ import torch
 
 from fedsift.algorithms import Posterior, ServerState
 from fedsift.algorithms.clean_set import split_validation
-from fedsift.algorithms.posterior import matched, trusted
+from fedsift.algorithms.posterior import matched
 from fedsift.client import Client, answer, initial_state
 from fedsift.client.follow import in_turn
 from fedsift.experiment.auditing import calibrate
@@ -20,10 +20,10 @@ from fedsift.problem.label_posterior import OPTIMISMS, evidence, rate, right
 from rival_case import LABELS, LOCAL, START, P, case, descended, log_p
 
 
-def one_round(server=None, state=None):
+def one_round(server=None, state=None, k=0):
     federation, usual, _ = case()
     info, after = Posterior(LOCAL).round(
-        federation, server or usual, state or ServerState(START), 0
+        federation, server or usual, state or ServerState(START), k
     )
     return federation, info, after
 
@@ -33,10 +33,9 @@ def weights(m, optimism=0.0):
     return right(found, rate(found, optimism), optimism)
 
 
-def opened(optimism=0.0, trust=0.0, kept=1.0):
-    """Return a state after the opening, with this δ and κ, and this mean weight."""
-    numbers = {"optimism": optimism, "temperature": 1.0, "rate_error": 0.1}
-    numbers |= {"trust": trust, "kept": kept}
+def opened(optimism=0.0, kept=1.0):
+    """Return a state after the opening, with this δ and this mean weight."""
+    numbers = {"optimism": optimism, "temperature": 1.0, "rate_error": 0.1, "kept": kept}
     own = {name: torch.tensor(v, dtype=torch.float64) for name, v in numbers.items()}
     return ServerState(START, own=own)
 
@@ -48,40 +47,33 @@ def test_labels_weigh_what_bayes_rule_gives_them(optimism):
         torch.testing.assert_close(federation.state(m).average, weights(m, optimism))
 
 
-@pytest.mark.parametrize(("trust", "kept"), [(0.0, 1.0), (0.4, 0.8)])
-def test_a_step_by_hand(trust, kept):
+@pytest.mark.parametrize(("kept", "k"), [(1.0, 0), (0.8, 1), (0.8, 30)])
+def test_a_step_by_hand(kept, k):
     _, server, _ = case()
     part, judges = split_validation(server, 0.8, "head start")
-    _, info, after = one_round(state=opened(trust=trust, kept=kept))
-    total, change = 0, torch.zeros(9, dtype=torch.float64)
+    _, info, after = one_round(state=opened(kept=kept), k=k)
+    total, change, xs = 0, torch.zeros(9, dtype=torch.float64), []
     for m in (0, 1):
-        x, at = weights(m), torch.arange(len(LABELS[m]))
+        x, at = 1 - (1 - 0.9**k) * (1 - weights(m)), torch.arange(len(LABELS[m]))
+        xs.append(x)
 
         def loss(W, m=m, x=x, at=at):
             logs = log_p(W, P[m].log())
-            each = x * logs[at, LABELS[m]] + trust * (1 - x) * logs[at, P[m].argmax(dim=1)]
+            sure, predicted = P[m].max(dim=1)
+            each = x * logs[at, LABELS[m]] + (1 - x) * sure * logs[at, predicted]
             return -each.mean() / kept
 
         change, total = change + len(at) * descended(loss), total + len(at)
-    n = len(part)
-    own = descended(lambda W: -log_p(W, part.inputs)[torch.arange(n), part.labels].mean())
-    torch.testing.assert_close(after.y, START + (change + n * own) / (total + n))
+    there = START + change / total
+    own = descended(
+        lambda W: -log_p(W, part.inputs)[torch.arange(len(part)), part.labels].mean(), there
+    )
+    torch.testing.assert_close(after.y, there + own)
     judged = log_p(after.y.view(3, 3), judges.inputs)
     expected = -judged[torch.arange(len(judges)), judges.labels].mean()
     assert info.metrics["judged_loss"] == pytest.approx(float(expected))
-    means = [float((weights(m) + trust * (1 - weights(m))).mean()) for m in (0, 1)]
+    means = [float((x + (1 - x) * P[m].amax(dim=1)).mean()) for m, x in enumerate(xs)]
     assert float(after.own["kept"]) == pytest.approx((3 * means[0] + 2 * means[1]) / 5)
-    assert float(after.own["trust"]) == trusted(info.metrics["judged_accuracy"], len(judges))
-
-
-def test_trust_is_nothing_below_nine_right_of_ten():
-    assert [trusted(a, 998) for a in (0.5, 0.9)] == [0.0, 0.0]
-    assert trusted(1.0, 998) == pytest.approx(0.99)
-    assert trusted(0.95, 998) == pytest.approx(1 - 10 * (49.9 + 1) / 1000)
-
-
-def test_few_judges_promise_little():
-    assert [trusted(1.0, n) for n in (8, 18, 98)] == [0.0, pytest.approx(0.5), pytest.approx(0.9)]
 
 
 def test_no_model_is_trained_on_the_fifth_that_judges():
@@ -144,7 +136,7 @@ def test_it_finds_wrong_labels_and_measures_its_own_optimism():
 def test_a_large_site_weighs_some_of_its_samples_in_turn(conv):
     """12 samples, one step of 2: 4 a round; the others keep what was said of them before."""
     site = Client(0, conv.problem, LabelledBatch.of(conv.batch.inputs, conv.batch.labels), 3)
-    numbers = {"optimism": 0.5, "temperature": 1.0, "kept": 1.0, "trust": 0.0}
+    numbers = {"optimism": 0.5, "temperature": 1.0, "kept": 1.0, "counts": 1.0}
     local = {"steps": 1, "lr": 0.1, "batch_size": 2, "scored": 1, "differences": False}
     state, turns = initial_state(site), []
     for k in range(3):

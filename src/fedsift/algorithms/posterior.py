@@ -1,11 +1,14 @@
 """Posterior (ours, for networks): a label weighs what Bayes' rule gives it. No Hessian, no solver.
 
-    x_i  = P(right | p_i, ℓ_i; ρ_m, δ)                       ``problem/label_posterior.py``
-    g_m  = Σ_i [x_i ℓ_i + κ (1 − x_i) ℓ'_i] / (N_m w)
+    P_i  = P(right | p_i, ℓ_i; ρ_m, δ)                       ``problem/label_posterior.py``
+    x_i  = 1 − a_k (1 − P_i),    a_k = 1 − 0.9^k
+    g_m  = Σ_i [x_i ℓ_i + (1 − x_i) p'_i ℓ'_i] / (N_m w)
 
-ℓ_i is the loss with the label, ℓ'_i that with the class that the model predicts. κ is
-max(0, 1 − 10 e) with the judged error e, and w the mean of x + κ (1 − x) over all sites in the last
-round, which keeps the length of a step, however many labels are dropped.
+ℓ_i is the loss with the label, ℓ'_i that with the class that the sent model predicts, p'_i how
+probable it says this class is, at a temperature that was fitted on samples that it has not seen. w
+is the mean of x + (1 − x) p' over all sites in the last round: it keeps the length of a step,
+however many labels are dropped. a_k lets every label weigh 1 in round 0: the first model misjudges
+many right labels, and one that is dropped for good can never be learned.
 
 A model that trains on wrong labels comes to believe them, and would then find fewer and fewer of
 them. So the share of wrong labels is measured once, by a model that has seen none of them, and the
@@ -15,9 +18,9 @@ trained model only says which ones they are:
     Round           one exchange: a site scores its labels with y_k, trains T steps, and replies
                     with its rate by the unseen model, and with the curve ρ_m(δ) of y_k
     δ               where the mean curve has about the mean rate (``known_optimism``)
-    y               the mean of the sites and of four fifths of the clean set, which train along
-    Judged          accuracy, loss, temperature and κ, on the last fifth, on which no model is
-                    ever trained
+    y               the mean of the sites, then T steps on four fifths of the clean set
+    Judged          accuracy, loss and temperature, on the last fifth, on which no model is ever
+                    trained
 
 δ and its spread are the audit's as well, in place of constants; and no interval of it is narrower
 than the standard error of the share that was measured before round 0.
@@ -25,18 +28,16 @@ than the standard error of the share that was measured before round 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedsift.algorithms.additions.constants import ERRORS_UNTRUSTED, HEAD_START_SHARE
+from fedsift.algorithms.additions.constants import AVERAGING, HEAD_START_SHARE
 from fedsift.algorithms.additions.head_start import HeadStartKeys
 from fedsift.algorithms.bilevel import with_head_start
-from fedsift.algorithms.clean_client import with_clean_client
-from fedsift.algorithms.clean_set import split_validation
+from fedsift.algorithms.clean_set import fit, split_validation
 from fedsift.algorithms.fedavg import LocalKeys, draw_cohort, local_of, next_y
 from fedsift.algorithms.method import Method
 from fedsift.algorithms.outer_step import ScoredKeys, Scoring
@@ -47,6 +48,7 @@ from fedsift.problem.label_posterior import known_optimism
 from fedsift.problem.sample_losses import probabilities
 from fedsift.problem.sgd import LocalSteps
 from fedsift.problem.temperature import fit_temperature
+from fedsift.randomness import generator
 
 TRAINS_ALONG = 0.8  # share of the clean set; the rest judges
 TEMPERATURES = 0.25  # prior spread of log T: a fifth of a small clean set says little of it
@@ -56,13 +58,13 @@ TEMPERATURES = 0.25  # prior spread of log T: a fifth of a small clean set says 
 class Optimism:
     """What a site needs to weigh its labels by the model that is sent.
 
-    δ, the model's temperature, the mean weight of the last round, and κ.
+    δ, the model's temperature, the mean weight w of the last round, and a_k.
     """
 
     optimism: float
     temperature: float
     kept: float
-    trust: float
+    counts: float
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,8 @@ class Posterior:
         kept = dict(state.own) if state.own else _opening(server, state.y, rest)
 
         # Step 1: the one exchange.
-        sent = Optimism(
-            *(float(kept[name]) for name in ("optimism", "temperature", "kept", "trust"))
-        )
+        known = (float(kept[name]) for name in ("optimism", "temperature", "kept"))
+        sent = Optimism(*known, counts=1 - AVERAGING**k)
         cohort = draw_cohort(federation, server, k)
         scalars = scalars_of(self.local, sent, Scoring(self.scored))
         answers = cohort.ask(Request("train-posterior", k, {"y": state.y}, scalars))
@@ -92,11 +93,12 @@ class Posterior:
         kept |= _numbers(**matched(answers, float(kept["rate_error"])))
         kept |= _numbers(kept=answers.mean_scalar("kept"))
 
-        # Step 3: y, most of the clean set being one more client.
-        with_clean = with_clean_client(server, answers, state.y, self.local, k, along)
-        y = next_y(state, with_clean, self.local, k)
+        # Step 3: y, at the end as many steps on most of the clean set as the sites have taken.
+        y = next_y(state, answers, self.local, k)
+        source = generator(server.seed, k, "clean steps")
+        y = fit(server, y, along, self.local, source, "the model on the clean set")
         judged = _judged(server, y, judges)
-        kept |= _measured(judged, len(judges))
+        kept |= _numbers(temperature=judged["temperature"])
         metrics = {
             "train_loss": answers.mean_scalar("loss"),
             **judged,
@@ -122,24 +124,13 @@ def _opening(server: Server, y: Tensor, rest: Any) -> dict[str, Tensor]:
     judged = _judged(server, y, rest)
     wrong = expected_error(judged["judged_accuracy"], len(rest))
     error = (wrong * (1 - wrong) / len(rest)) ** 0.5
-    start = _numbers(rate_error=error, optimism=0.0, kept=1.0)
-    return {**start, **_measured(judged, len(rest))}
-
-
-def _measured(judged: Mapping[str, float], judges: int) -> dict[str, Tensor]:
-    """Return temperature and κ of a model, by samples that it was not trained on."""
-    trust = trusted(judged["judged_accuracy"], judges)
-    return _numbers(temperature=judged["temperature"], trust=trust)
+    temperature = judged["temperature"]
+    return _numbers(rate_error=error, optimism=0.0, kept=1.0, temperature=temperature)
 
 
 def expected_error(accuracy: float, judges: int) -> float:
     """Return the share of errors by Laplace's rule, so that few judges promise little."""
     return ((1 - accuracy) * judges + 1) / (judges + 2)
-
-
-def trusted(accuracy: float, judges: int) -> float:
-    """Return κ = max(0, 1 − 10 e), e being the expected share of errors."""
-    return max(0.0, 1.0 - ERRORS_UNTRUSTED * expected_error(accuracy, judges))
 
 
 def _judged(server: Server, y: Tensor, judges: Any) -> dict[str, float]:

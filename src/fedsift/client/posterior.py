@@ -31,6 +31,7 @@ from fedsift.problem.label_posterior import (
     rate,
     rates,
     right,
+    targets,
 )
 from fedsift.problem.posterior_loss import PosteriorLoss
 from fedsift.problem.protocol import is_stored, part_of, pass_length
@@ -54,17 +55,17 @@ def train_posterior(
     assert state.known is not None
     trained = shared.trained
     if trained is None:
-        loss = PosteriorLoss(with_sample_losses(client.problem), sent.trust, sent.kept)
+        loss = PosteriorLoss(with_sample_losses(client.problem), sent.kept)
         local, source = request.read(LocalSteps), batch_generator(client, request)
-        x = found.whole(len(client.batch))
-        trained = local_sgd(loss, x, y, client.batch, local, source, first=found.at)
+        whole_targets = found.whole(len(client.batch))
+        trained = local_sgd(loss, whole_targets, y, client.batch, local, source, first=found.at)
     mean, variance = state.known.tolist()
     state = replace(state, average=_averaged(client, state, found.at, found.right))
     scalars = {
         "loss": float(trained.loss),
         "unseen_rate": mean,
         "unseen_variance": variance,
-        "kept": float((found.right + sent.trust * (1 - found.right)).mean()),
+        "kept": float(found.targets.sum(dim=1).mean()),
     }
     return Outcome({"update": trained.y - y, "curve": found.curve}, scalars, state)
 
@@ -80,9 +81,13 @@ def weighed(clients: Sequence[Client], y: Tensor, request: Request) -> list[Weig
     ]
     found = torch.stack([evidence(*pair) for pair in zip(ps, labels, strict=True)])
     known = rates(found, found.new_tensor([sent.optimism, *OPTIMISMS]))
+    rights = [
+        right(own, float(shares[0]), sent.optimism).to(y)
+        for own, shares in zip(found, known, strict=True)
+    ]
     return [
-        Weighed(at, p, right(own, float(shares[0]), sent.optimism).to(y), shares[1:])
-        for at, p, own, shares in zip(turns, ps, found, known, strict=True)
+        Weighed(at, p, is_right, targets(p, given, is_right, sent.counts), shares[1:])
+        for at, p, given, is_right, shares in zip(turns, ps, labels, rights, known, strict=True)
     ]
 
 

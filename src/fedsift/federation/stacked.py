@@ -84,7 +84,7 @@ def posterior(members: Members, request: Request) -> dict[ClientId, Shared]:
             (own.whole(len(client.batch)), client.batch, batch_generator(client, request))
             for client, own in known
         ]
-        loss, firsts = PosteriorLoss(problem, sent.trust, sent.kept), [own.at for _, own in known]
+        loss, firsts = PosteriorLoss(problem, sent.kept), [own.at for _, own in known]
         results = stacked_sgd(loss, parts, y, local, firsts=firsts) or []
         for (client, own), result in zip(known, results, strict=False):
             found[client.id] = Shared(weighed=own, trained=result)

@@ -48,19 +48,22 @@ class Known(NamedTuple):
 class Weighed(NamedTuple):
     """What a round knows of a site's labels: P(right) and ρ(δ), of the samples ``at``; None: all.
 
-    ``p`` are their probabilities of all classes, ``curve`` has ρ at ``OPTIMISMS``.
+    ``p`` are their probabilities of all classes, ``targets`` what they train on, ``curve`` has ρ at
+    ``OPTIMISMS``.
     """
 
     at: Tensor | None
     p: Tensor
     right: Tensor
+    targets: Tensor
     curve: Tensor
 
     def whole(self, n: int) -> Tensor:
-        """Return P(right) of all n samples, 0 for one that was not weighed."""
+        """Return the targets of all n samples, 0 for one that was not weighed."""
         if self.at is None:
-            return self.right
-        return self.right.new_zeros(n).index_put_((self.at,), self.right)
+            return self.targets
+        rows = self.targets.new_zeros(n, self.targets.shape[1])
+        return rows.index_put_((self.at,), self.targets)
 
 
 def evidence(probabilities: Tensor, labels: Tensor) -> Tensor:
@@ -113,6 +116,18 @@ def known_optimism(rates_at: Tensor, share: float, error: float) -> Known:
 def right(found: Tensor, share: float, optimism: float = 0.0) -> Tensor:
     """Return P(right) of every sample at ρ and δ."""
     return torch.sigmoid(math.log((1 - share) / share) - found - optimism)
+
+
+def targets(p: Tensor, labels: Tensor, right: Tensor, counts: float) -> Tensor:
+    """Return t, a row of all classes per sample; ``counts`` is a.
+
+    x = 1 − a (1 − P(right)) at the label, (1 − x) p' at the most probable class, whose probability
+    is p'.
+    """
+    x = 1 - counts * (1 - right)
+    sure, predicted = p.max(dim=1)
+    rows = torch.zeros_like(p).scatter_(1, labels[:, None], x[:, None].to(p))
+    return rows.scatter_add_(1, predicted[:, None], ((1 - x).to(p) * sure)[:, None])
 
 
 def known_rate(found: Tensor) -> Known:

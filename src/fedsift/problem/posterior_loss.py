@@ -1,13 +1,12 @@
-"""What posterior trains on: a label by its weight, the class that the model predicts by the rest.
+"""What posterior trains on: rows of all classes in place of labels.
 
-    g_m = 1/n Σ_i [x_i ℓ_i + κ (1 − x_i) ℓ'_i] / w + l2/2 ‖y‖²
+    g_m = −1/n Σ_i Σ_c t_ic log p_ic / w + l2/2 ‖y‖²
 
-| symbol | here      | meaning                                                                   |
-|--------|-----------|---------------------------------------------------------------------------|
-| x_i    | ``x``     | P(right) of the label, 0 for a sample that was not weighed                |
-| ℓ'_i   |           | the loss with the predicted class (``bootstrap``)                         |
-| κ      | ``trust`` | how far the model can be trusted                                          |
-| w      | ``kept``  | the mean of x + κ (1 − x) over all sites in the last round                |
+| symbol | here   | meaning                                                                     |
+|--------|--------|-----------------------------------------------------------------------------|
+| t_i    | ``x``  | x_i at the label, (1 − x_i) p' at the predicted class (``label_posterior``); |
+|        |        | 0 for a sample that was not weighed                                         |
+| w      | `kept` | the mean of Σ_c t_ic over all sites in the last round                       |
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedsift.problem.bootstrap import redirected_losses
 from fedsift.problem.protocol import KnownActivations, SampleWeighting, Stack
 
 
@@ -28,12 +26,11 @@ class PosteriorLoss:
     """The model of a problem under this loss."""
 
     problem: SampleWeighting
-    trust: float
     kept: float
 
     def inner_loss(self, x: Tensor, y: Tensor, batch: Any) -> Tensor:
         """Return g_m."""
-        losses = self._each(self.problem.outputs(y, batch), batch.labels, x[batch.positions])
+        losses = self._each(self.problem.outputs(y, batch), x[batch.positions])
         return losses.mean() + 0.5 * self.problem.l2 * (y @ y)
 
     def widest(self, batch: Any) -> int:
@@ -45,15 +42,14 @@ class PosteriorLoss:
         plain = self.problem.stack(parts)
         if plain is None:
             return None
-        weights, labels = plain.weights, plain.labels
+        rows = plain.weights
 
         def losses(ys: Tensor, outputs: Tensor) -> Tensor:
-            each = self._each(outputs.flatten(0, 1), labels.flatten(), weights.flatten())
+            each = self._each(outputs.flatten(0, 1), rows.flatten(0, 1))
             size = 0.5 * self.problem.l2 * ys.square().sum(dim=1)
-            return each.view_as(weights).mean(dim=1) + size
+            return each.view(rows.shape[:2]).mean(dim=1) + size
 
         return replace(plain, losses=losses)
 
-    def _each(self, outputs: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        given = weights * cross_entropy(outputs, labels, reduction="none")
-        return (given + redirected_losses(weights, outputs, self.trust)) / self.kept
+    def _each(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(outputs, targets, reduction="none") / self.kept
