@@ -83,8 +83,8 @@ class Posterior:
         kept = dict(state.own) if state.own else _opening(server, state.y, rest)
 
         # Step 1: the one exchange.
-        known = (float(kept[name]) for name in ("optimism", "temperature", "kept"))
-        sent = Optimism(*known, counts=1 - AVERAGING**k)
+        optimism, temperature, w = (float(kept[n]) for n in ("optimism", "temperature", "kept"))
+        sent = Optimism(optimism, temperature, w, counts=1 - AVERAGING**k)
         cohort = draw_cohort(federation, server, k)
         scalars = scalars_of(self.local, sent, Scoring(self.scored))
         answers = cohort.ask(Request("train-posterior", k, {"y": state.y}, scalars))
