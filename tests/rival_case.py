@@ -30,9 +30,9 @@ def case():
     return federation, Server(problem, LabelledBatch.of(CLEAN_P.log(), CLEAN)), ServerState(START)
 
 
-def descended(loss, start=START):
-    """Return one gradient step of LOCAL on a loss of the 3 x 3 parameters."""
-    W = start.clone().view(3, 3).requires_grad_(True)
+def descended(loss):
+    """Return one gradient step of LOCAL from START on a loss of the 3 x 3 parameters."""
+    W = START.clone().view(3, 3).requires_grad_(True)
     (gradient,) = torch.autograd.grad(loss(W), W)
     return -LOCAL.lr * gradient.flatten()
 

@@ -64,11 +64,9 @@ def test_a_step_by_hand(kept, k):
             return -each.mean() / kept
 
         change, total = change + len(at) * descended(loss), total + len(at)
-    there = START + change / total
-    own = descended(
-        lambda W: -log_p(W, part.inputs)[torch.arange(len(part)), part.labels].mean(), there
-    )
-    torch.testing.assert_close(after.y, there + own)
+    n = len(part)
+    own = descended(lambda W: -log_p(W, part.inputs)[torch.arange(n), part.labels].mean())
+    torch.testing.assert_close(after.y, START + (change + n * own) / (total + n))
     judged = log_p(after.y.view(3, 3), judges.inputs)
     expected = -judged[torch.arange(len(judges)), judges.labels].mean()
     assert info.metrics["judged_loss"] == pytest.approx(float(expected))

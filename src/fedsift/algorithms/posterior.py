@@ -18,7 +18,7 @@ trained model only says which ones they are:
     Round           one exchange: a site scores its labels with y_k, trains T steps, and replies
                     with its rate by the unseen model, and with the curve ρ_m(δ) of y_k
     δ               where the mean curve has about the mean rate (``known_optimism``)
-    y               the mean of the sites, then T steps on four fifths of the clean set
+    y               the mean of the sites and of four fifths of the clean set, which train along
     Judged          accuracy, loss and temperature, on the last fifth, on which no model is ever
                     trained
 
@@ -37,7 +37,8 @@ from torch import Tensor
 from fedsift.algorithms.additions.constants import AVERAGING, HEAD_START_SHARE
 from fedsift.algorithms.additions.head_start import HeadStartKeys
 from fedsift.algorithms.bilevel import with_head_start
-from fedsift.algorithms.clean_set import fit, split_validation
+from fedsift.algorithms.clean_client import with_clean_client
+from fedsift.algorithms.clean_set import split_validation
 from fedsift.algorithms.fedavg import LocalKeys, draw_cohort, local_of, next_y
 from fedsift.algorithms.method import Method
 from fedsift.algorithms.outer_step import ScoredKeys, Scoring
@@ -48,7 +49,6 @@ from fedsift.problem.label_posterior import known_optimism
 from fedsift.problem.sample_losses import probabilities
 from fedsift.problem.sgd import LocalSteps
 from fedsift.problem.temperature import fit_temperature
-from fedsift.randomness import generator
 
 TRAINS_ALONG = 0.8  # share of the clean set; the rest judges
 TEMPERATURES = 0.25  # prior spread of log T: a fifth of a small clean set says little of it
@@ -93,10 +93,9 @@ class Posterior:
         kept |= _numbers(**matched(answers, float(kept["rate_error"])))
         kept |= _numbers(kept=answers.mean_scalar("kept"))
 
-        # Step 3: y, at the end as many steps on most of the clean set as the sites have taken.
-        y = next_y(state, answers, self.local, k)
-        source = generator(server.seed, k, "clean steps")
-        y = fit(server, y, along, self.local, source, "the model on the clean set")
+        # Step 3: y, most of the clean set being one more client.
+        with_clean = with_clean_client(server, answers, state.y, self.local, k, along)
+        y = next_y(state, with_clean, self.local, k)
         judged = _judged(server, y, judges)
         kept |= _numbers(temperature=judged["temperature"])
         metrics = {
