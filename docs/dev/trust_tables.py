@@ -81,10 +81,9 @@ def wrong_clean_set() -> str:
     lines = ["| clean labels that are wrong | seeds | all used | the default | warned |\n"]
     lines.append("|---" * 5 + "|\n")
     for share in (0.0, 0.1, 0.2, 0.4):
-        both = [
-            [row for seed in seeds if (row := found.get(f"{share} {used} {seed}"))]
-            for used in ("all", "without suspects")
-        ]
+        names = [(f"{share} all {s}", f"{share} without suspects {s}") for s in seeds]
+        pairs = [(found[a], found[b]) for a, b in names if a in found and b in found]
+        both = [list(rows) for rows in zip(*pairs, strict=True)]
         warned = sum(row["warnings"] > 0 for row in both[1])
         cells = [f"{100 * share:.0f} %", str(len(both[1])), *map(_plain, both)]
         lines.append(f"| {' | '.join(cells)} | {warned} of {len(both[1])} |\n")
