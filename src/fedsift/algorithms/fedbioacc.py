@@ -21,7 +21,7 @@ t^(-1/3) there (α_t), and are constant here. A sample that is not in B has c = 
 Before the first round, and where v left its ball and was put back (P_r of ``simfbo``), the momenta
 are the gradients of a first minibatch. At our step sizes a small a lets the noise of H_B grow with
 q, so the default is 0.9, chosen on seed 20 of digits. ``tests/algorithms/
-test_local_bilevel_listing.py`` compares with NumPy; the paper's own code was not found.
+test_local_bilevel_listing.py`` compares with NumPy; the paper's listing was not at hand.
 
 One exchange per round: five vectors of length d down, four up.
 """
