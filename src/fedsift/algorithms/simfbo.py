@@ -9,14 +9,15 @@ At client m, on a minibatch in each of T local steps from (y_k, v_k):
 and the server takes the means of all three: y_k+1, v_k+1 = P_r(·), and x_k+1 by the outer step
 along the mean of q over the T steps.
 
-Departures from the paper, as far as it is known (docs/first-order.md). F is the server's alone here, so that ∇_y F and ∇_x F are its own, at
-(x_k, y_k), and ∇_y F travels with y and v; in the paper client i steps along ∇f_i at its own point.
-x is x_k in all local steps, private (sample weights) or shared, and is stepped once a round by our
-outer step, along the mean over the T steps; in the paper it steps at the clients together with y
-and v. With T = 1 these are the same (``tests/algorithms/test_local_bilevel_listing.py``, against
-NumPy). r = ‖∇_y F‖ / δ bounds the solution of a positive semidefinite matrix with damping δ;
-without damping there is no P_r. All clients do T steps of equal size (a_i = 1), so ShroFBO, which
-normalises by them, is the same; the server's step is 1. The paper's listing was not at hand.
+Departures from the paper, as far as it is known (docs/first-order.md). F is the server's alone
+here, so that ∇_y F and ∇_x F are its own, at (x_k, y_k), and ∇_y F travels with y and v; in the
+paper client i steps along ∇f_i at its own point. x is x_k in all local steps, private (sample
+weights) or shared, and is stepped once a round by our outer step, along the mean over the T steps;
+in the paper it steps at the clients together with y and v. With T = 1 these are the same
+(``tests/algorithms/test_local_bilevel_listing.py``, against NumPy). r = ‖∇_y F‖ / δ bounds the
+solution of a positive semidefinite matrix with damping δ; without damping there is no P_r. All
+clients do T steps of equal size (a_i = 1), so ShroFBO, which normalises by them, is the same; the
+server's step is 1. The paper's listing was not at hand.
 
 One exchange per round: y, v and ∇_y F down, two vectors of length d up. It is what `single-loop` is
 measured with: that does one step of v per round, on products that are compressed.
