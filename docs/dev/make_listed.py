@@ -15,6 +15,7 @@ from fedsift.data import DATASETS
 from fedsift.data.sources import formats
 from fedsift.experiment.paper_grid import FIGURES, SCALES, TERMS
 from fedsift.experiment.presets import PRESETS
+from fedsift.experiment.theory import PARTS
 
 TARGET = Path(__file__).parents[2] / "src" / "fedsift" / "cli" / "listed.py"
 HEAD = '''"""What the help lists, so that it need not import torch.
@@ -40,6 +41,7 @@ def written() -> str:
         + f"FIGURES = {_tuple(FIGURES)}"
         + f"SCALES = {_tuple(SCALES)}"
         + f"TERMS = {_tuple(TERMS)}"
+        + f"THEORY = {_tuple(PARTS)}"
     )
 
 

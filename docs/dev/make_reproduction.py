@@ -1,4 +1,4 @@
-"""Write the tables of docs/reproduction.md and docs/reproduction-tables.md from results/.
+"""Write the tables of docs/reproduction*.md and docs/theorems.md from results/.
 
 python docs/dev/make_reproduction.py
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 from fedsift.experiment.length import SHORTEST
 from fedsift.experiment.paper_grid import TERMS, Choice, plan
+from fedsift.experiment.theory import PARTS
 from fedsift.report.paper_figures import FIG1_RATE, LAYOUTS
 from fedsift.report.paper_results import (
     Curve,
@@ -31,7 +32,8 @@ CALIBRATION = ROOT / "results" / "calibration.json"
 STEPS = ROOT / "results" / "paper-steps"
 COSINE = ROOT / "results" / "non_iterative_cosine.json"
 LONGER = ROOT / "results" / "longer"
-PAGES = ("docs/reproduction.md", "docs/reproduction-tables.md")
+PAGES = ("docs/reproduction.md", "docs/reproduction-tables.md", "docs/theorems.md")
+THEORY = ROOT / "results" / "theory"
 MARK = re.compile(r"<!-- reproduction: (\w+) -->\n(?:\n?(?:\||No runs yet).*\n)*")
 
 
@@ -128,9 +130,11 @@ CENTRAL = {
 }
 
 
-def theory() -> str:
-    """Return what was seen of the theorems."""
-    return markdown(*theory_table(read_theory(RESULTS / "theory.json")))
+def theory(part: str) -> str:
+    """Return what was seen of a part of the theory."""
+    if not (THEORY / f"theory-{part}.json").exists():
+        return "No runs yet.\n"
+    return markdown(*theory_table(read_theory(THEORY, part)))
 
 
 def steps() -> str:
@@ -197,7 +201,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "rates": rates,
     "missing": missing,
     "detection": detection,
-    "theory": theory,
+    **{name.replace("-", "_"): (lambda name=name: theory(name)) for name in PARTS},  # type: ignore[misc]
     "steps": steps,
     "longer": longer,
     "cosine": cosine,

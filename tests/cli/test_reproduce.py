@@ -11,7 +11,7 @@ import pytest
 
 from fedsift.cli import reproducing
 from fedsift.errors import RunError
-from fedsift.experiment import theory
+from fedsift.experiment.theory import heavy_hitters, sketched
 
 TINY = ("clients=2", "samples_per_client=20", "validation_size=30", "test_size=40")
 TINY = tuple(word for key in (*TINY, "model=linear") for word in ("--set", key))
@@ -168,17 +168,19 @@ def wait_for(condition, seconds=120.0):
 
 
 def test_theory_writes_numbers_a_figure_and_a_table(fedsift, monkeypatch):
-    small = theory.Size(1, (30, 60), (2, 8), training=2, width=1, samples=30)
-    monkeypatch.setitem(theory.SIZES, "quick", small)
-    ended = fedsift("reproduce", "theory", "--out", "out")
+    monkeypatch.setitem(heavy_hitters.SIZES, "quick", heavy_hitters.Size({50: 3, 100: 3}))
+    monkeypatch.setitem(sketched.SIZES, "quick", sketched.Size(2, (2, 4)))
+    parts = ("--part", "heavy-hitters", "--part", "theorem2")
+    ended = fedsift("reproduce", "theory", *parts, "--out", "out")
     assert ended.code == 0
-    slope = json.loads(Path("out/results/theory.json").read_text())["non_iterative"]["slope"]
-    assert f"like r₁^{slope:.2f}" in Path("out/theory.md").read_text()
-    text = Path("out/theory.svg").read_text()
-    assert [word for word in ("Theorem 1", "Theorem 2", "Rate") if word not in text] == []
-    drawn = fedsift("reproduce", "theory", "--draw", "out/results", "--out", "drawn")
+    measured = json.loads(Path("out/results/theory-theorem2.json").read_text())
+    assert measured["checks"][0]["measured"] in Path("out/theory-theorem2.md").read_text()
+    text = Path("out/theory-theorem2.svg").read_text()
+    assert [word for word in ("Theorem 2", "what the proof allows") if word not in text] == []
+    drawn = fedsift("reproduce", "theory", *parts, "--draw", "out/results", "--out", "drawn")
     assert drawn.code == 0
-    assert Path("drawn/theory.svg").read_text() == text
+    assert Path("drawn/theory-theorem2.svg").read_text() == text
+    assert Path("drawn/theory-heavy-hitters.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,8 @@ def test_theory_writes_numbers_a_figure_and_a_table(fedsift, monkeypatch):
         ("fig1 --seeds 1,x", "'1,x' is not a list of whole numbers such as 0,1"),
         ("fig1 --set rate=5", "--set rate would mix up the runs"),
         ("fig1 --draw nowhere", "nowhere has no results for fig1"),
-        ("theory --draw nowhere", "there is no nowhere/theory.json"),
+        ("theory --draw nowhere", "there is no nowhere/theory-theorem1.json"),
+        ("fig1 --part drift", "fig1 has no parts; leave out --part"),
         ("theory --seeds 1", "theory has no runs to choose; leave out --seeds"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What `fedsift reproduce theory` measures, against numpy and closed forms."""
+"""What `fedsift reproduce theory` measures, against numpy; how its files are written."""
 
 import json
 
@@ -6,17 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedsift.experiment.theory import (
-    SIZES,
-    Size,
-    iterative_errors,
-    non_iterative_errors,
-    shares,
-    small_network,
-    write_theory,
-)
+from fedsift.experiment import theory
+from fedsift.experiment.theory import checks, sparsity
+from fedsift.experiment.theory.checks import Check
+from fedsift.experiment.theory.sparsity import Size, shares, small_network
 
-SMALL = Size(draws=3, iterations=(30, 60), r1=(2, 8, 32), training=2, width=1, samples=30)
+SMALL = Size(training=2, width=1, samples=30, stages=())
 
 
 def test_shares_are_those_of_the_sorted_squares():
@@ -24,22 +19,6 @@ def test_shares_are_those_of_the_sorted_squares():
     squares = np.sort(values.numpy() ** 2)[::-1]
     expected = [squares[:k].sum() / squares.sum() for k in (1, 7, 50)]
     np.testing.assert_allclose(shares(values, [1, 7, 50]), expected)
-
-
-@pytest.mark.parametrize("name", ["topk", "count-sketch"])
-def test_iterative_error_falls_faster_than_the_bound(name):
-    found = iterative_errors(name, SMALL)
-    assert found["slope"] < -1.0
-    first, last = np.log(found["median"])
-    assert found["slope"] == pytest.approx((last - first) / np.log(2))
-
-
-def test_non_iterative_error_is_never_below_what_the_subspace_allows():
-    found = non_iterative_errors(SMALL, length=20)
-    assert found["floor"][0] == pytest.approx(np.sqrt(1 - 2 / 20), abs=0.1)
-    assert found["floor"] == sorted(found["floor"], reverse=True)
-    assert all(e >= f for e, f in zip(found["median"], found["floor"], strict=True))
-    assert found["median"][0] > found["median"][-1]
 
 
 def test_small_network_has_the_stated_size():
@@ -50,15 +29,46 @@ def test_small_network_has_the_stated_size():
         assert torch.equal(one, other)
 
 
-def test_the_file_has_all_three_parts(tmp_path, monkeypatch):
-    monkeypatch.setitem(SIZES, "quick", SMALL)
-    path = tmp_path / "deep" / "theory.json"
-    write_theory(path, "quick")
-    measured = json.loads(path.read_text())
-    assert set(measured["iterative"]) == {"topk", "count-sketch"}
-    sparse = measured["sparsity"]
+def test_the_small_network_is_measured(monkeypatch):
+    monkeypatch.setitem(sparsity.SIZES, "quick", SMALL)
+    found = sparsity.measure("quick")["small"]
     for key in ("product", "gradient_of_q", "column"):
-        assert sparse[key][0] == pytest.approx(1.0)
-        assert sparse[key] == sorted(sparse[key], reverse=True)
-    assert sparse["matrix"][0] < 1.0
-    assert 1.0 <= sparse["stable_rank"] <= sparse["parameters"]
+        assert found[key][0] == pytest.approx(1.0)
+        assert found[key] == sorted(found[key], reverse=True)
+    assert found["matrix"][0] < 1.0
+    assert 1.0 <= found["stable_rank"] <= found["parameters"]
+
+
+@pytest.mark.parametrize(("rank", "holds"), [(3.0, True), (60.0, False)])
+def test_a_flat_spectrum_is_no_few_dominant_values(rank, holds):
+    small = {"parameters": 100, "stable_rank": rank}
+    small |= {key: [0.5] * len(sparsity.RATES) for key in ("product", "gradient_of_q", "column")}
+    found = sparsity._checks(small | {"matrix": [0.1] * len(sparsity.RATES)})
+    assert found[-1].holds is holds
+
+
+def test_a_dense_gradient_is_rejected():
+    flat = [1.0 / rate for rate in sparsity.RATES]
+    small = {"parameters": 100, "stable_rank": 3.0, "product": flat, "gradient_of_q": flat}
+    found = sparsity._checks(small | {"column": flat, "matrix": flat})
+    assert not any(check.holds for check in found[:-1])
+
+
+def test_slopes_are_those_of_numpy():
+    at, values = [2.0, 5.0, 11.0, 40.0], [3.0, 1.0, 0.7, 0.02]
+    expected = np.polyfit(np.log(at), np.log(values), 1)[0]
+    assert checks.slope(at, values) == pytest.approx(expected)
+    assert np.isnan(checks.slope(at, [1.0, np.inf, 1.0, 1.0]))
+    both = checks.slopes(at, [values, [v**2 for v in values]])
+    assert both["mean"] == pytest.approx(1.5 * expected)
+    assert both["deviation"] == pytest.approx(abs(expected) / 2**0.5)
+
+
+def test_a_part_is_written_with_its_checks(tmp_path, monkeypatch):
+    made = {"series": [], "checks": [Check("c", "t", "m", None).to_json()]}
+    monkeypatch.setitem(theory.PARTS, "drift", lambda scale: {**made, "of": scale})
+    theory.write_theory(tmp_path / "deep", "quick", ["drift"])
+    written = json.loads((tmp_path / "deep" / "theory-drift.json").read_text())
+    assert written["checks"] == made["checks"]
+    assert (written["scale"], written["of"]) == ("quick", "quick")
+    assert {"seconds", "versions"} <= written.keys()

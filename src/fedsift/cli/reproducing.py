@@ -20,7 +20,7 @@ from fedsift.experiment.progress import progress
 from fedsift.experiment.queue import ordered, work
 from fedsift.experiment.queue_status import duration, status, summary
 from fedsift.experiment.reproduce import complete, progress_of, sized
-from fedsift.experiment.theory import write_theory
+from fedsift.experiment.theory import PARTS, write_theory
 from fedsift.files import owner
 from fedsift.report.paper_figures import select, write_figure
 from fedsift.report.paper_results import table
@@ -39,6 +39,8 @@ def handle(options: argparse.Namespace) -> int:
     out = options.out or Path("runs") / f"reproduce-{options.scale}"
     if options.figure == "theory":
         return _theory(options, out)
+    if options.part:
+        raise InputError(f"{options.figure} has no parts; leave out --part")
     if options.draw is not None:
         return _draw(options.figure, options.draw, out)
     if options.jobs < 1:
@@ -136,11 +138,11 @@ def _draw(figure: str, results: Path, out: Path) -> int:
 def _theory(options: argparse.Namespace, out: Path) -> int:
     if wrong := [name for name in ONLY_RUNS if getattr(options, name)]:
         raise InputError(f"theory has no runs to choose; leave out --{wrong[0].replace('_', '-')}")
-    results = options.draw
+    results, parts = options.draw, tuple(dict.fromkeys(options.part or PARTS))
     if results is None:
         results = out / "results"
-        write_theory(results / "theory.json", options.scale)
-    paths, rows = write_theory_figures(results / "theory.json", out)
+        write_theory(results, options.scale, parts)
+    paths, rows = write_theory_figures(results, out, parts)
     _print(*rows)
     print("\n".join(str(path) for path in paths))
     return 0

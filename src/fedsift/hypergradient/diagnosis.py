@@ -8,20 +8,22 @@
 | bytes        | of every candidate, up and down, until its residual is ``goal``             |
 
 A candidate is run for 1, 2, 4, ... iterations until its residual is reached, it is dearer than the
-best one so far, or ``LIMIT`` is; then the smallest number that is enough is found by bisection. So
-the advice is a measurement, not a formula: its cost is that of the exchanges, which is reported.
+best one so far, or it has had its ``most``; then the smallest number that is enough is found by
+bisection. So the advice is a measurement, not a formula: its cost is that of the exchanges, which
+is reported. Every run has an epoch of its own: clients keep what EF21 has sent, by the epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedsift.compress import CountSketch, Identity, TopK, feedback_for
+from fedsift.compress import Compressor, CountSketch, Identity, TopK, feedback_for
 from fedsift.hypergradient.estimate import CurvatureSettings, Estimator, Point, SolverState
 from fedsift.hypergradient.iterative import Constant, Iterative
 from fedsift.hypergradient.nystrom import Nystrom
@@ -32,7 +34,9 @@ from fedsift.problem.largest_curvature import ritz_values
 from fedsift.randomness import generator
 
 PRODUCTS, PROBES, LIMIT, RATE = 16, 4, 32, 20
-RATES = (5, 20, 100)
+LONGEST = 128  # products of conjugate gradients, which the others are compared with
+RATES, FACTORS = (5, 20, 100), (1.0, 0.25)  # steps of Algorithm 2, in 1 / λ_max
+EPOCHS = 2**40  # none that a run has counted to
 COLUMNS_OF_SKETCH = 5
 
 
@@ -44,6 +48,7 @@ class Candidate:
     settings: dict[str, Any]
     counted: str
     make: Callable[[int], Estimator]
+    most: int = LIMIT
 
 
 @dataclass(frozen=True)
@@ -116,9 +121,10 @@ def diagnose(
     top = _top_share(product(b), RATE)
     tried: list[Tried] = []
     if largest > 0.0:
+        turns = count(EPOCHS)
         for candidate in candidates(len(b), curvature, 1.0 / largest, seed):
             best = min((one.bytes for one in tried), default=None)
-            found = _cheapest(cohort, point, candidate, goal, best)
+            found = _cheapest(cohort, point, candidate, goal, best, turns)
             tried += [found] if found is not None else []
     traffic = cohort.federation.traffic - before
     ordered = tuple(sorted(tried, key=lambda one: one.bytes))
@@ -134,53 +140,73 @@ def candidates(
     plain = Identity(length)
     shared: dict[str, Any] = {"curvature": curvature, "seed": seed}
 
-    def iterative(form: str, made: Any) -> Callable[[int], Estimator]:
-        feedback = feedback_for(made, form)
-        steps = Constant(step * feedback.step_share)
-        return lambda n: Iterative(feedback, n, steps, warm_start=False, **shared)
+    def iterative(name: str, rate: int, made: Compressor, factor: float) -> Candidate:
+        feedback = feedback_for(made, "ef21")
+        lr = factor * step * feedback.step_share
+
+        def make(n: int) -> Estimator:
+            return Iterative(feedback, n, Constant(lr), warm_start=False, **shared)
+
+        asked = {"rate": rate, "feedback": "ef21", "warm_start": False, "solver_lr": _short(lr)}
+        return Candidate(name, asked, "iterations", make)
+
+    def neumann(n: int) -> Estimator:
+        return Series(plain, Neumann(step), n, **shared)
+
+    def conjugate(n: int) -> Estimator:
+        return Series(plain, Conjugate(), n, **shared)
 
     found = [
-        Candidate("cg", {}, "terms", lambda n: Series(plain, Conjugate(), n, **shared)),
-        Candidate("neumann", {}, "terms", lambda n: Series(plain, Neumann(step), n, **shared)),
+        Candidate("cg", {}, "terms", conjugate, LONGEST),
+        Candidate("neumann", {"solver_lr": _short(step)}, "terms", neumann),
         Candidate("nystrom", {}, "rank", lambda n: Nystrom(min(n, length), **shared)),
     ]
     for rate in RATES:
         k, columns = length // rate, length // (rate * COLUMNS_OF_SKETCH)
-        asked = {"rate": rate, "feedback": "ef21"}
-        if k >= 1:
-            made = iterative("ef21", TopK(length, k))
-            found.append(Candidate("iter-topk", asked, "iterations", made))
+        for factor in FACTORS if k >= 1 else ():
+            found.append(iterative("iter-topk", rate, TopK(length, k), factor))
         if columns >= 1:
             sketch = CountSketch(length, COLUMNS_OF_SKETCH, columns, seed)
-            found.append(Candidate("iter-sketch", asked, "iterations", iterative("ef21", sketch)))
+            found.append(iterative("iter-sketch", rate, sketch, 1.0))
     return found
 
 
+def _short(step: float) -> float:
+    """Return a step as it is said: three digits."""
+    return float(f"{step:.3g}")
+
+
 def _cheapest(
-    cohort: Cohort, point: Point, candidate: Candidate, goal: float, best: int | None
+    cohort: Cohort,
+    point: Point,
+    candidate: Candidate,
+    goal: float,
+    best: int | None,
+    turns: Iterator[int],
 ) -> Tried | None:
     """Return the fewest iterations with which a candidate reaches the goal; None: it does not."""
 
-    def run(count: int) -> Tried:
+    def run(size: int) -> Tried:
         before = cohort.federation.traffic
-        estimate, _ = candidate.make(count).estimate(cohort, point, SolverState())
+        fresh = SolverState(epoch=next(turns))
+        estimate, _ = candidate.make(size).estimate(cohort, point, fresh)
         used = cohort.federation.traffic - before
         residual = 1.0 if estimate.residual is None else estimate.residual
-        settings = {**candidate.settings, candidate.counted: count}
+        settings = {**candidate.settings, candidate.counted: size}
         total = used.bytes_up + used.bytes_down
         return Tried(candidate.method, settings, residual, total, used.exchanges)
 
-    failed, count = 0, 1
-    while (now := run(count)).residual > goal:
-        if count >= LIMIT or (best is not None and now.bytes >= best):
+    failed, size = 0, 1
+    while (now := run(size)).residual > goal:
+        if size >= min(candidate.most, 2 * len(point.y)) or (best is not None and now.bytes >= best):
             return None
-        failed, count = count, 2 * count
+        failed, size = size, 2 * size
     enough = now
-    while count - failed > 1:
-        middle = (failed + count) // 2
+    while size - failed > 1:
+        middle = (failed + size) // 2
         now = run(middle)
         if now.residual <= goal:
-            count, enough = middle, now
+            size, enough = middle, now
         else:
             failed = middle
     return enough
@@ -222,8 +248,9 @@ def _advice(
         return " ".join(said)
     first = tried[0]
     said.append(
-        f"For a residual of {goal:g} use {_spelt(first)}: {first.bytes / 1e3:.3g} kB and "
-        f"{first.exchanges} exchanges per estimate."
+        f"For a residual of {goal:g} use {_spelt(first)}, damping = {curvature.damping:g}: "
+        f"{first.bytes / 1e3:.3g} kB and {first.exchanges} exchanges per estimate, since "
+        f"{_why(first, largest / max(smallest, 1e-30), stable, top)}."
     )
     if len(tried) > 1:
         said.append(f"Next is {_spelt(tried[1])} with {tried[1].bytes / 1e3:.3g} kB.")
@@ -233,3 +260,19 @@ def _advice(
 def _spelt(one: Tried) -> str:
     keys = ", ".join(f"{name} = {value}" for name, value in one.settings.items())
     return f"{one.method} with {keys}"
+
+
+def _why(one: Tried, condition: float, stable: float, top: float) -> str:
+    """Return what of the numbers speaks for a choice."""
+    if one.method == "cg":
+        return (
+            f"its {one.settings['terms']} whole products are fewer bytes than the compressed ones "
+            f"that condition {condition:.3g} asks for"
+        )
+    if one.method == "neumann":
+        return f"at condition {condition:.3g} a few plain steps of 1 / λ_max are enough"
+    if one.method == "nystrom":
+        return f"few directions are curved, by the stable rank of {stable:.3g}"
+    if top > 0.5:
+        return f"the 5 % largest numbers of a product hold {100 * top:.0f} % of it"
+    return "its cheaper exchanges outweigh that it needs more of them"

@@ -46,7 +46,7 @@ from fedsift.hypergradient.settings import (
     curvature_of,
 )
 from fedsift.keys import BuildContext, Keys, Settings, key
-from fedsift.messages import Cohort, Request, scalars_of
+from fedsift.messages import Answers, Cohort, Request, scalars_of
 from fedsift.randomness import derive
 
 SYSTEMS = ("least-squares", "galerkin")
@@ -91,6 +91,19 @@ class SketchedSystem(SubspaceSeed):
         if self.system == "galerkin":
             return self.embedding(length)
         return SparseEmbedding(self.r2, length, self.seed2)
+
+
+@dataclass(frozen=True, eq=False)
+class SubspaceSolution:
+    """ω̂, v = S_1ᵀ ω̂ as it was solved for, and how; ``both``: the replies hold ∇²_xy G S_1ᵀ too."""
+
+    omega: Tensor
+    v: Tensor
+    seed1: int
+    rank: int
+    finite: bool
+    answers: Answers
+    both: bool
 
 
 @dataclass(frozen=True)
@@ -139,22 +152,9 @@ class NonIterative:
     ) -> tuple[Estimate, SolverState]:
         """Make one exchange, one least-squares solve, and one exchange that measures it."""
         b = point.outer_gradient
-        era = point.round if self.fresh_seeds else 0
-        seed1, seed2 = (derive(self.seed, era, name) for name in ("tau_1", "tau_2"))
-        sketched = SketchedSystem(self.r1, seed1, self.r2, seed2, self.system)
-        scalars = scalars_of(self.curvature, sketched)
-        both = point.x is not None and point.x.numel() <= self.r2
-        action = "sketch-both" if both else "sketch"
-        answers = cohort.ask(Request(action, point.round, point.arrays(), scalars))
-        system = answers.mean("sketch")
-        right = sketched.left(len(b)).apply(b)
-        # gelsd (by SVD) gives the least-norm ω where the system is rank-deficient.
-        solved = torch.linalg.lstsq(system.double().cpu(), right.double().cpu(), driver="gelsd")
-        omega = solved.solution.to(b)
-        finite = bool(torch.isfinite(omega).all())
-        if not finite:
-            omega = torch.zeros_like(omega)
-        v = sketched.embedding(len(b)).transpose_apply(omega)
+        found = self.solve(cohort, point)
+        omega, v, answers, both = found.omega, found.v, found.answers, found.both
+        seed1, finite = found.seed1, found.finite
         subspace = scalars_of(SubspaceSeed(self.r1, seed1))
         arrays: dict[str, Payload] = {**point.arrays(y_is_known=True), "omega": omega}
         witness = Witness(derive(self.seed, point.round, "residual"), self.curvature.damping)
@@ -164,7 +164,7 @@ class NonIterative:
         v, omega, residual = seen.scale * v, seen.scale * omega, seen.least
         if self.check_residual:
             residual = exact_residual(cohort, point, v, self.curvature)
-        advice = _advice(int(solved.rank), self.r1, finite)
+        advice = _advice(found.rank, self.r1, finite)
         return (
             Estimate(
                 v=v,
@@ -180,6 +180,27 @@ class NonIterative:
             ),
             state,
         )
+
+    def solve(self, cohort: Cohort, point: Point) -> SubspaceSolution:
+        """Make the one exchange of Algorithm 3 and solve the sketched system, as in the listing."""
+        b = point.outer_gradient
+        era = point.round if self.fresh_seeds else 0
+        seed1, seed2 = (derive(self.seed, era, name) for name in ("tau_1", "tau_2"))
+        sketched = SketchedSystem(self.r1, seed1, self.r2, seed2, self.system)
+        scalars = scalars_of(self.curvature, sketched)
+        both = point.x is not None and point.x.numel() <= self.r2
+        action = "sketch-both" if both else "sketch"
+        answers = cohort.ask(Request(action, point.round, point.arrays(), scalars))
+        right = sketched.left(len(b)).apply(b)
+        # gelsd (by SVD) gives the least-norm ω where the system is rank-deficient.
+        system = answers.mean("sketch").double().cpu()
+        solved = torch.linalg.lstsq(system, right.double().cpu(), driver="gelsd")
+        omega = solved.solution.to(b)
+        finite = bool(torch.isfinite(omega).all())
+        if not finite:
+            omega = torch.zeros_like(omega)
+        v = sketched.embedding(len(b)).transpose_apply(omega)
+        return SubspaceSolution(omega, v, seed1, int(solved.rank), finite, answers, both)
 
 
 def _advice(rank: int, r1: int, finite: bool) -> str | None:
