@@ -1,4 +1,4 @@
-"""The tables of docs/reproduction.md and its page of tables are those of the files in results/."""
+"""The tables of docs/reproduction.md , its page of tables and docs/theorems.md follow from results/."""
 
 import re
 import runpy

@@ -4,6 +4,7 @@ python -m benchmarks scaling && python docs/dev/make_pictures.py              sc
 python -m benchmarks.clean_samples --out results/clean_samples.json       clean_samples.png
 python -m benchmarks robustness && python docs/dev/make_pictures.py           liars.png
 python -m benchmarks privacy && python docs/dev/make_pictures.py              privacy.png
+python -m benchmarks estimators && python docs/dev/make_pictures.py       estimators.png
 python -m benchmarks.bytes && python docs/dev/make_pictures.py                bytes.png
 fedsift demo --out runs/demo && python docs/dev/make_pictures.py runs/demo    demo.png too
 """
@@ -39,6 +40,17 @@ CLEAN_SAMPLES = Path(__file__).parents[2] / "results" / "clean_samples.json"
 PRIVACY = Path(__file__).parents[2] / "results" / "privacy" / "runs.json"
 SITES_COLOURS = {10: "#D55E00", 100: "#0072B2"}
 BYTES = Path(__file__).parents[2] / "results" / "bytes"
+ESTIMATORS = Path(__file__).parents[2] / "results" / "estimators"
+SHOWN = {  # estimator: its colour; compressed forms are dashed or dotted
+    "cg": "#000000",
+    "neumann": "#767676",
+    "nystrom": "#CC79A7",
+    "non-iter": "#E69F00",
+    "iter topk": "#0072B2",
+    "iter count-sketch": "#D55E00",
+    "exact": "#009E73",
+}
+FORMS = {"listing": "-", "gradient": "--", "ef21": ":", "topk": "--", "count-sketch": ":"}
 COLUMNS = {  # sweep of the benchmark: what n is, the method's colour in reports
     "clients": ("clients (10 per round)", "#0072B2"),
     "cohort": ("clients per round", "#0072B2"),
@@ -214,6 +226,34 @@ def privacy(results: Path, out: Path) -> None:
     figure.savefig(out, dpi=130, metadata={"Software": None})
 
 
+def estimators(results: Path, out: Path) -> None:
+    """Draw the error of every estimator against bytes and exchanges, a column per system."""
+    found = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(results.glob("*-s0.json"))
+    ]
+    figure = Figure(figsize=(2.6 * len(found), 6), layout="constrained")
+    grid = figure.subplots(2, len(found), sharey=True, squeeze=False)
+    for one, column in zip(found, grid.T, strict=True):
+        for name, curve in one["curves"].items():
+            kind = next(known for known in SHOWN if name.startswith(known))
+            form = name.removeprefix(kind).strip(", ")
+            style = {"color": SHOWN[kind], "ls": FORMS.get(form, "-"), "label": name, "ms": 2.5}
+            errors = [row["error"] if row["error"] < 10 else np.nan for row in curve]
+            for axes, key in zip(column, ("bytes", "exchanges"), strict=True):
+                axes.loglog([row[key] for row in curve], errors, marker="o", lw=1.1, **style)
+        column[0].set_title(one["system"], fontsize=9)
+        column[0].set(xlabel="bytes")
+        column[1].set(xlabel="exchanges", ylim=(1e-3, 10))
+    for axes in grid[:, 0]:
+        axes.set_ylabel("‖v − v*‖ / ‖v*‖")
+    for axes in grid.flat:
+        axes.grid(alpha=0.15)
+        axes.spines[["top", "right"]].set_visible(False)
+    lines, names = grid[0, 0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
+    figure.savefig(out, dpi=110, metadata={"Software": None})
+
+
 def _power(axes: Axes, n: np.ndarray, values: np.ndarray, b: float, colour: str) -> None:
     """Draw points and the nearest c n^b, over two decades at least, so that slopes compare."""
     c = np.exp(np.mean(np.log(values) - b * np.log(n)))
@@ -240,4 +280,5 @@ if __name__ == "__main__":
     clean_samples(CLEAN_SAMPLES, IMAGES / "clean_samples.png")
     total_bytes(BYTES, IMAGES / "bytes.png")
     liars(IMAGES / "liars.png")
+    estimators(ESTIMATORS, IMAGES / "estimators.png")
     privacy(PRIVACY, IMAGES / "privacy.png")  # last: it needs all levels

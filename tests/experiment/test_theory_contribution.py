@@ -1,4 +1,4 @@
-"""Section 4's part: Shapley values against enumeration and pyDVL, fits against torch."""
+"""Section 4's part: Shapley values against enumeration, fits against torch."""
 
 import itertools
 import math
@@ -57,13 +57,6 @@ def test_permutations_come_near_and_leave_one_out_is_another_number():
 def test_more_samples_than_can_be_listed_are_refused():
     with pytest.raises(InputError, match="draw permutations instead"):
         exact(gain, 17)
-
-
-def test_they_are_those_of_pydvl():
-    pytest.importorskip("pydvl", reason="pyDVL is not installed; pip install pydvl (dev only)")
-    from pydvl.valuation import UtilityBase
-
-    assert UtilityBase is not None
 
 
 def test_newton_ends_where_the_gradient_is_zero():

@@ -198,7 +198,8 @@ def _cheapest(
 
     failed, size = 0, 1
     while (now := run(size)).residual > goal:
-        if size >= min(candidate.most, 2 * len(point.y)) or (best is not None and now.bytes >= best):
+        dearer = best is not None and now.bytes >= best
+        if dearer or size >= min(candidate.most, 2 * len(point.y)):
             return None
         failed, size = size, 2 * size
     enough = now

@@ -126,6 +126,8 @@ def theorem2(measured: Measured) -> Figure:
         floor = [(r, f) for r, f in zip(at, one["floor"], strict=True) if f > 1e-6]
         axes.loglog(*zip(*floor, strict=True), color=INK, ls=":", label="best in span S₁ᵀ")
         axes.set(title=f"Theorem 2: {one['system']}", xlabel="r₁ (r₂ = r₁²)")
+        axes.set_xticks(at, [str(r) for r in at])
+        axes.set_xticks([], minor=True)
     panels[0].set_ylabel("‖v − v*‖ / ‖v*‖")
     _legend(panels[0])
     return figure
@@ -141,6 +143,8 @@ def theorem3(measured: Measured) -> Figure:
     first = measured["series"][0]
     axes.loglog(first["rounds"], first["bound"], color=GREY, label="32 L_h (h(x₀) − h*) / √K")
     axes.set(title="Theorem 3", xlabel="Rounds K", ylabel="mean ‖∇h(x_k)‖² / ‖∇h(x₀)‖²")
+    axes.set_xticks(first["rounds"], [str(n) for n in first["rounds"]])
+    axes.set_xticks([], minor=True)
     _legend(axes)
     return figure
 
