@@ -1,4 +1,4 @@
-"""The tables of docs/reproduction.md , its page of tables and docs/theorems.md follow from results/."""
+"""The tables of docs/reproduction*.md and docs/theorems.md follow from the files in results/."""
 
 import re
 import runpy

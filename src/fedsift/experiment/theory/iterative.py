@@ -8,7 +8,7 @@
 |----------|------------------------------------------------------------------------------------|
 | α_i, a   | 8 / (μ (i + a)), a = 40                                                            |
 | v_I      | the mean of v_0 .. v_I−1 with weights (i + a)²                                     |
-| τ        | k / d: what Top-k takes from any vector at least                                    |
+| τ        | k of the d, or 8, coordinates that there are: what Top-k takes at least            |
 | D, G     | the largest ‖v_i‖ and the largest client's ‖H_m v_i − ∇_yF‖ that occurred           |
 | G_c      | the same of what is compressed: H_m v_i in the listing, H_m v_i − ∇_yF in Eq. 12    |
 
@@ -52,6 +52,7 @@ class System:
     k: int
     columns: int
     heavy: bool = False
+    coordinates: int | None = None  # that ∇q has at all; None: d
 
 
 SYSTEMS = {
@@ -65,6 +66,7 @@ SYSTEMS = {
         ),
         *(3, 64),
         heavy=True,
+        coordinates=8,
     ),
 }
 COMPRESSORS = ("topk", "count-sketch")
@@ -112,7 +114,8 @@ def _measured(
         path = _path(case, make(compressor(kind, system, len(case.v), seed), form), size)
         means = averages(path, size.iterations)
         errors.append([case.error(v) ** 2 if v is not None else math.inf for v in means])
-        bounds.append(bound(case, path, form, system.k / len(case.v), size.iterations))
+        tau = system.k / (system.coordinates or len(case.v))
+        bounds.append(bound(case, path, form, tau, size.iterations))
         last, other = means[-1], averages(reference, size.iterations)[-1]
         assert other is not None
         gap = math.inf if last is None else float((last - other).norm() / case.v.norm())
