@@ -26,7 +26,7 @@ from fedsift.randomness import generator
 
 COLUMNS, HEAVY, SHARE, READ = 20, 4, 0.1, 8
 GOAL = 0.95
-ROWS = (5, 9, 13, 17, 19, 21, 23, 25)
+ROWS = (5, 9, 13, 17, 19, 21, 23, 25, 29, 33)
 Cells = Callable[[int, int, int], Tensor]  # seed, rows, length -> bucket + columns * (sign < 0)
 
 
