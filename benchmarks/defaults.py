@@ -10,6 +10,7 @@
 | `samples`   | 2 x N         | 500 | `mlp` and `head`, N from 10² to 10⁵                    |
 | `classes`   | 4 x 500       | 500 | `mlp` with C classes                                   |
 | `clients`   | M x 50        | 500 | `mlp` on 30 numbers, 10 of M sites in a round          |
+| `plain_loop` | 2 x 500      |     | FedAvg over a loop written by hand, as in ``rounds``   |
 
 The data are random: times do not depend on them. The trial of step sizes, the head start and heads
 on the clean set come before the first round and are left out. The default method is `posterior`,
@@ -30,7 +31,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.rounds import Runner
+from benchmarks.rounds import Runner, data, plain_loop
+from benchmarks.rounds import runner as paper_runner
 from benchmarks.timing import Spread, ratios
 from fedsift.data import ClientData, FederatedData
 from fedsift.experiment.config import Config, read_by
@@ -139,6 +141,16 @@ def compared(case: Case) -> dict[str, Spread]:
     return ratios(works, runner(case, data, "fedavg"), case.repeats, 1 if case.repeats < 5 else 2)
 
 
+def over_plain_loop() -> dict[str, float]:
+    """Return FedAvg's round over that of a plain loop, both channels-last, on two sites."""
+    sites = data(clients=2)
+    plain = plain_loop(sites, torch.channels_last)
+    spread = ratios({"fedavg": paper_runner(sites, "fedavg")}, plain, 5, 1)["fedavg"]
+    print(f"  plain_loop {spread}", flush=True)
+    name = "fedavg_over_plain_loop"
+    return {name: spread.median, f"{name}_least": spread.least, f"{name}_most": spread.most}
+
+
 def measure(names: tuple[str, ...] = ()) -> dict[str, float]:
     """Measure all cases, or those of these names."""
     threads, found = torch.get_num_threads(), dict[str, float]()
@@ -153,6 +165,8 @@ def measure(names: tuple[str, ...] = ()) -> dict[str, float]:
                 found |= {f"{key}_least": spread.least, f"{key}_most": spread.most}
                 shown = f"{spread.median:.2f} ({spread.least:.2f} to {spread.most:.2f})"
                 print(f"  {name:24} {method:14} {shown}", flush=True)
+        if not names or "plain_loop" in names:
+            found |= over_plain_loop()
     finally:
         torch.set_num_threads(threads)
     return found
@@ -160,7 +174,7 @@ def measure(names: tuple[str, ...] = ()) -> dict[str, float]:
 
 def main(names: list[str]) -> None:
     """Measure some cases and add them to results/bench.json."""
-    for name in names or [name for name, _ in cases()]:
+    for name in names or [*(name for name, _ in cases()), "plain_loop"]:
         measured = measure((name,))
         known = json.loads(OUT.read_text(encoding="utf-8"))
         known |= {key: round(value, 4) for key, value in measured.items()}

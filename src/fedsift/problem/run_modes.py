@@ -5,7 +5,7 @@
 | kernels and images | channels-last | contiguous: ``conv`` then ``view`` |
 | fused kernels | as they are | plain operations with all derivatives (``plain_kernels``) |
 | J v | forward mode, linearised for many | forward; reverse over reverse; differences |
-| Hessian | ``torch.func`` | reverse over reverse; none |
+| Hessian | reverse over reverse; linearised for many | the former alone; none |
 
 Differences are the only one that is not exact. ``trial.bind`` chooses once, on example inputs.
 """
