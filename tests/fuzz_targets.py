@@ -22,8 +22,9 @@ with atheris.instrument_imports(include=["fedsift"]):
     from fedsift.compress import wire
     from fedsift.data.sources import ReadOptions, read
     from fedsift.errors import FedsiftError
-    from fedsift.experiment.config import from_mapping, read_toml
+    from fedsift.experiment.config import from_mapping
     from fedsift.federation.encoding import decode_reply
+    from fedsift.files import read_toml
     from fedsift.site.host import Host
 
 from site_case import made

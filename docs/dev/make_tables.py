@@ -357,6 +357,24 @@ def side_by_side() -> str:
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
 
 
+def data_cleaning() -> str:
+    """Return a row per method: the last point of its curves, and the steps that were chosen."""
+    path = ROOT / "results" / "data_cleaning.json"
+    runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    out = []
+    for name in dict.fromkeys(run.split()[0] for run in runs):
+        same = [run for key, run in runs.items() if key.split()[0] == name]
+        last = [run["curve"][-1] for run in same]
+        errors = [point["test_error"] for point in last]
+        cells = [f"`{name}`", f"{mean(errors):.3f} ({min(errors):.3f} to {max(errors):.3f})"]
+        cells += [f"{mean(p['validation_error'] for p in last):.3f}"]
+        cells += [f"{median(point['seconds'] for point in last):.1f}"]
+        cells += [f"{same[0]['step']:g}, {same[0]['ratio']:g}", str(len(same))]
+        out.append(f"| {' | '.join(cells)} |\n")
+    titles = ["method", "test error", "validation error", "seconds", "step, ratio", "seeds"]
+    return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(out)
+
+
 def reliability() -> str:
     """Return a row per fault: how often it was tried, how often what had to come of it came."""
     kept = json.loads((ROOT / "results" / "reliability.json").read_text(encoding="utf-8"))
@@ -387,6 +405,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "clean-samples": clean_samples,
     "clean-set-check": clean_set_check,
     "curvature-pays": curvature_pays,
+    "data-cleaning": data_cleaning,
     "defaults": defaults,
     "fednest": fednest,
     "methods": methods,

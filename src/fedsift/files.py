@@ -13,12 +13,13 @@ import hashlib
 import os
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from fedsift.errors import InputError, InUse, RunError
+from fedsift.errors import ConfigError, InputError, InUse, RunError
 
 if sys.platform != "win32":
     import fcntl
@@ -197,3 +198,13 @@ def _locked(path: Path) -> IO[str] | None:
         except FileNotFoundError:  # its last owner has removed it in between
             pass
         file.close()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {path}; give the path of a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path} cannot be read as TOML ({error}); give a TOML file") from None

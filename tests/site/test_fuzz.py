@@ -6,8 +6,9 @@ import pytest
 
 from fedsift.compress import wire
 from fedsift.errors import FedsiftError
-from fedsift.experiment.config import from_mapping, read_toml
+from fedsift.experiment.config import from_mapping
 from fedsift.federation.encoding import decode_reply
+from fedsift.files import read_toml
 from fedsift.site.host import Host
 
 TRIALS = [

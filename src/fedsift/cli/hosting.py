@@ -14,10 +14,10 @@ from torch.func import jvp
 from fedsift.cli.site_options import site_origin, site_policy
 from fedsift.device import resolve
 from fedsift.errors import InputError
-from fedsift.experiment.config import from_mapping, read_toml
+from fedsift.experiment.config import from_mapping
 from fedsift.experiment.setup import load_data
 from fedsift.federation.encoding import Parts
-from fedsift.files import write_atomically
+from fedsift.files import read_toml, write_atomically
 from fedsift.problem.inputs import whole
 from fedsift.site.host import Host
 from fedsift.site.ledger import Ledger

@@ -9,12 +9,12 @@ command is started: for a service, a container, a person. A switch is true or fa
 from __future__ import annotations
 
 import argparse
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fedsift.errors import ConfigError
+from fedsift.files import read_toml
 from fedsift.keys import hint
 
 OPTION = "--config"
@@ -57,22 +57,13 @@ def _words(parser: argparse.ArgumentParser, path: Path, given: Sequence[str]) ->
     }
     typed = {word.partition("=")[0] for word in given if word.startswith("--")}
     words: list[str] = []
-    for key, value in _read(path).items():
+    for key, value in read_toml(path).items():
         name = key.replace("_", "-")
         if name not in options:
             raise ConfigError(f"{path}: there is no option '{key}'{hint(name, list(options))}")
         if not any(f"--{name}".startswith(word) for word in typed):
             words += _typed(path, name, options[name], value)
     return words
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"there is no file {path}; give the path of a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path} cannot be read as TOML ({error}); give a TOML file") from None
 
 
 def _typed(path: Path, name: str, action: argparse.Action, value: Any) -> list[str]:

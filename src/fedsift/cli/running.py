@@ -23,14 +23,13 @@ from fedsift.experiment.config import (
     from_mapping,
     method_keys,
     parse_setting,
-    read_toml,
 )
 from fedsift.experiment.presets import preset_keys
 from fedsift.experiment.progress import progress
 from fedsift.experiment.run import Finished, execute, read_config
 from fedsift.experiment.setup import Federate, Setup, from_config
 from fedsift.federation.link import Link
-from fedsift.files import absolute
+from fedsift.files import absolute, read_toml
 from fedsift.report import write_report
 
 HERE = "command line"

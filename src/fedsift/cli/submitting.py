@@ -14,10 +14,10 @@ import tomli_w
 from fedsift.cli.connection import address
 from fedsift.cli.table import print_table
 from fedsift.errors import InputError
-from fedsift.experiment.config import flatten, from_mapping, parse_setting, read_toml
+from fedsift.experiment.config import flatten, from_mapping, parse_setting
 from fedsift.experiment.progress import progress
 from fedsift.experiment.solve_remote import SOLVE, Submitted
-from fedsift.files import write_text
+from fedsift.files import read_toml, write_text
 from fedsift.report import write_report
 
 if TYPE_CHECKING:

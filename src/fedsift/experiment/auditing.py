@@ -42,12 +42,12 @@ from fedsift.data.own_file import OwnFile
 from fedsift.data.samples import Content
 from fedsift.data.sources import read
 from fedsift.errors import DataError, InputError
-from fedsift.experiment.config import Config, from_mapping, read_toml
+from fedsift.experiment.config import Config, from_mapping
 from fedsift.experiment.metrics import detection
 from fedsift.experiment.own_data import reading, site_paths
 from fedsift.experiment.setup import Setup, load_data
 from fedsift.federation import LocalFederation
-from fedsift.files import check_seal
+from fedsift.files import check_seal, read_toml
 from fedsift.problem.inputs import take
 from fedsift.problem.predict import predict
 from fedsift.site.result import SiteRun, open_site_run

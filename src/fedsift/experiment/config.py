@@ -32,6 +32,7 @@ from fedsift.experiment.common_keys import (
 )
 from fedsift.federation.private import PrivacyKeys
 from fedsift.federation.robust import RobustKeys
+from fedsift.files import read_toml
 from fedsift.keys import AUTO, Key, Settings, hint, keys_of
 
 
@@ -207,16 +208,6 @@ def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
                 )
         flat |= keys
     return flat
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"there is no file {path}; give the path of a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path} cannot be read as TOML ({error}); give a TOML file") from None
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

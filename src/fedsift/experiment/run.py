@@ -28,12 +28,14 @@ from fedsift.experiment.auditing import (
 )
 from fedsift.experiment.checkpoint import Checkpoint
 from fedsift.experiment.clean_watch import watch
-from fedsift.experiment.config import Config, from_mapping, read_toml
+from fedsift.experiment.config import Config, from_mapping
 from fedsift.experiment.diagnosing import diagnosis_of
+from fedsift.experiment.guarantee import guarantee, private_summary
 from fedsift.experiment.loop import judge_of, rounds
 from fedsift.experiment.notices import notices
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.setup import Setup, from_config
+from fedsift.files import read_toml
 
 Observer = Callable[[dict[str, Any]], None]
 MEASURED = (
@@ -267,37 +269,6 @@ def hypergradient_summary(setup: Setup, last: dict[str, Any]) -> dict[str, Any] 
         "residual_by": "independent sketch",
         "rate": config.value("rate"),
         "curvature": config.value("curvature"),
-    }
-
-
-def guarantee(setup: Setup) -> list[str]:
-    """Return the sentence on differential privacy, where there is any."""
-    account = setup.account
-    if account is None:
-        return []
-    seen = "the sums over sites" if setup.config.secure_sum else "the replies of the sites"
-    return [
-        f"{seen} are differentially private for each whole site: epsilon {account.epsilon():.3g} "
-        f"at delta {account.delta:g}; the audit, N_m and who took part are not covered"
-    ]
-
-
-def private_summary(setup: Setup) -> dict[str, Any]:
-    """Return the guarantee of differential privacy: for whom, of what, and how strong."""
-    account, config = setup.account, setup.config
-    if account is None:
-        return {}
-    return {
-        "epsilon": account.epsilon(),
-        "privacy": {
-            "epsilon_replaced": account.epsilon(factor=2.0),
-            "delta": account.delta,
-            "releases": max(account.releases.values(), default=0),
-            "noise": account.multiplier,
-            "clip": config.dp_clip,
-            "protects": "one whole site, there or not",
-            "seen": "sums over sites" if config.secure_sum else "every reply of every site",
-        },
     }
 
 

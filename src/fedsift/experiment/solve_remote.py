@@ -17,12 +17,12 @@ from torch import Tensor
 from fedsift.algorithms.state import AtClients
 from fedsift.errors import ConfigError
 from fedsift.experiment import checkpoint
-from fedsift.experiment.config import read_toml
 from fedsift.experiment.run import Observer
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.solve_config import SolveConfig, SolveKeys
 from fedsift.experiment.solving import Asked, Solution, check, found_before, solve_with
 from fedsift.federation import RemoteFederation
+from fedsift.files import read_toml
 from fedsift.keys import Keys, key, keys_of
 from fedsift.messages import Scalar
 from fedsift.problem.own_problem import OwnProblem, description

@@ -13,7 +13,6 @@ from fedsift.algorithms import Algorithm, Server, ServerState
 from fedsift.algorithms.personal import Personal
 from fedsift.algorithms.state import AtClients
 from fedsift.errors import ConfigError, InputError
-from fedsift.experiment.config import read_toml
 from fedsift.experiment.run import Observer
 from fedsift.experiment.run_folder import RunFolder
 from fedsift.experiment.solve_config import (
@@ -25,6 +24,7 @@ from fedsift.experiment.solve_config import (
 )
 from fedsift.experiment.solve_loop import Task, run
 from fedsift.federation import Rates
+from fedsift.files import read_toml
 from fedsift.keys import BuildContext
 from fedsift.messages import Federation
 from fedsift.problem import Problem
