@@ -37,7 +37,8 @@ def test_toml_gives_the_same_configuration(config):
 def test_toml_has_the_common_keys_and_those_of_the_method():
     tables = tomllib.loads(Config.of(method="focus").to_toml())
     assert list(tables) == [*COMMON, "inner", "outer"]
-    assert tables["inner"] == {"local_steps": 5, "inner_lr": "auto", "batch_size": 64}
+    steps = {"local_steps": 5, "inner_lr": "auto", "batch_size": 64}
+    assert tables["inner"] == {**steps, "head_start": 0}
     assert tables["outer"] == {"focus_alpha": 1.0}
 
 
