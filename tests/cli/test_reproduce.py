@@ -110,7 +110,8 @@ def test_drawing_needs_the_results_only(tiny_figure, fedsift):
     ]
 
 
-def test_killed_in_the_background_it_goes_on_to_the_same_end(fedsift):
+def test_killed_in_the_background_it_goes_on_to_the_same_end(fedsift, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as here, or sums have other last bits
     words = ("reproduce", "fig1", "--datasets", "digits", "--splits", "iid", "--no-draw")
     words = (*words, "--methods", "iter-topk", "--rounds", "300", *TINY)
     words = (*words, "--set", "checkpoint_every=7", "--out")

@@ -9,7 +9,9 @@ from fedsift.algorithms import ServerState
 from fedsift.errors import InputError
 from fedsift.experiment.checkpoint import Checkpoint, fingerprint, load_latest, save
 from fedsift.experiment.config import Config, method_keys
+from fedsift.federation.private import PrivacyKeys
 from fedsift.hypergradient import SolverState
+from fedsift.keys import keys_of
 from fedsift.messages import Snapshot, Traffic
 from fedsift.randomness import generator
 
@@ -98,7 +100,19 @@ def test_other_configuration_is_refused(tmp_path, tiny):
         load_latest(tmp_path, tiny(rate=6))
 
 
-@pytest.mark.parametrize("name", method_keys("iter-sketch"))
+@pytest.mark.parametrize(
+    ("name", "value"), [("dp_clip", 2.0), ("dp_noise", 2.0), ("dp_delta", 1e-6)]
+)
+def test_fingerprint_has_the_keys_of_privacy(name, value):
+    config = Config.of(method="fedavg", dp_clip=1.0, dp_noise=1.0)  # none of them goes alone
+    assert fingerprint(config.replace(**{name: value})) != fingerprint(config)
+    by_epsilon = Config.of(method="fedavg", dp_clip=1.0, dp_epsilon=3.0)
+    assert fingerprint(by_epsilon) != fingerprint(by_epsilon.replace(dp_epsilon=4.0))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in method_keys("iter-sketch") if name not in keys_of(PrivacyKeys)]
+)
 def test_fingerprint_ignores_only_how_long_and_where(name):
     config = Config.of(method="iter-sketch")
     value = config.value(name)
