@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fedsift.errors import InputError
-from fedsift.flower.programs import Address, is_loopback
+from fedsift.flower import programs
+from fedsift.flower.programs import CONNECTION, Address, is_loopback
 
 
 @pytest.fixture
@@ -65,3 +68,11 @@ def test_tls_needs_a_certificate_that_exists(tmp_path):
 )
 def test_loopback_names(host, expected):
     assert is_loopback(host) is expected
+
+
+def test_a_folder_with_the_programs_name_is_not_taken_for_the_connection(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fedsift").mkdir()
+    words = programs.run(tmp_path / "app", tmp_path / "run.toml")
+    assert CONNECTION in words
+    assert not Path(CONNECTION).exists()
