@@ -145,7 +145,8 @@ def theorem3(measured: Measured) -> Figure:
     axes.set(title="Theorem 3", xlabel="Rounds K", ylabel="mean ‖∇h(x_k)‖² / ‖∇h(x₀)‖²")
     axes.set_xticks(first["rounds"], [str(n) for n in first["rounds"]])
     axes.set_xticks([], minor=True)
-    _legend(axes)
+    axes.set_ylim(top=8 * max(first["bound"]))  # room for the legend
+    _legend(axes, loc="upper right")
     return figure
 
 
